@@ -13,7 +13,7 @@ export * from './flow/findings/kinds.ts';
 export { overviewText } from './flow/overview.ts';
 export type { CmConnection, CmEnd } from './flow/pair/cm.ts';
 export type { CmEvent, CmExchange, CmOutcome, CmParty } from './flow/pair/cm-exchanges.ts';
-export type { PausePriority, PauseSender } from './flow/record/pauses.ts';
+export type { PauseEffect, PausePriority, PauseSender } from './flow/record/pauses.ts';
 export type { EcnCounts, TrafficClass } from './flow/record/traffic-classes.ts';
 export * from './ladder/kind.ts';
 export { type LadderReadOptions, readLadder } from './ladder/read.ts';

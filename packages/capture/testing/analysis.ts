@@ -1,6 +1,6 @@
 /** Values of an analysis for tests of drawings: complete, and plain unless given. */
 import { Opcode, opcodeInfo } from '@node-roce/wire';
-import type { Analysis, Connection, Finding, LadderPacket, Message } from '../src/flow/analysis.ts';
+import type { Analysis, Connection, Finding, LadderPacket, Message, Verdict } from '../src/flow/analysis.ts';
 import { overviewOf } from '../src/flow/overview.ts';
 import { newCounts } from '../src/flow/track/direction.ts';
 import { newMessageCounts } from '../src/flow/track/messages.ts';
@@ -97,9 +97,24 @@ export function connection(given: Partial<Connection> = {}): Connection {
     latency: [],
     messages: [],
     ladder: [],
+    verdict: verdict(),
+    ended: undefined,
     ...given,
   };
 }
+
+const verdict = (given: Partial<Verdict> = {}): Verdict => ({
+  kind: 'healthy',
+  certainty: 'certain',
+  severity: undefined,
+  text: 'Nothing stands out: 1 message, all complete, nothing retransmitted.',
+  culprit: undefined,
+  connection: 1,
+  chain: [],
+  also: [],
+  hint: undefined,
+  ...given,
+});
 
 export function finding(given: Partial<Finding> = {}): Finding {
   return {
@@ -121,6 +136,7 @@ export function finding(given: Partial<Finding> = {}): Finding {
 
 export function analysis(given: Partial<Analysis> = {}): Analysis {
   return {
+    verdict: verdict(),
     summary: {
       file: 'trace.pcap',
       format: 'pcap',

@@ -140,6 +140,7 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
       destination,
     ]);
     setU16(frame, 2, frame.length);
+    setU16(frame, 10, checksumOf(frame));
   }
   setU16(frame, ip, port);
   setU16(frame, ip + 2, ROCE_UDP_PORT);
@@ -158,4 +159,12 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
   const at = frame.length - ICRC_BYTES;
   writeIcrc(frame, at, icrcV2(frame, 0, at) ^ (badIcrc ? 1 : 0));
   return frame;
+}
+
+/** Of an IPv4 header of 20 bytes at the begin, whose checksum is 0 so far (RFC 791 §3.1). */
+function checksumOf(header: Uint8Array): number {
+  let sum = 0;
+  for (let i = 0; i < 20; i += 2) sum += header[i] * 256 + header[i + 1];
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  return ~sum & 0xffff;
 }

@@ -183,8 +183,8 @@ describe('width of the terminal', () => {
   });
 
   test('a pipe gets one line per row, whatever its length', async () => {
-    const { out } = await roce(['flows', noPermission]);
-    expect(out.split('\n').some((line) => line.length > 140)).toBe(true);
+    const { out } = await roce(['flows', join(captures, 'loss5_both_rc_pingpong.pcap')]);
+    expect(out.split('\n').some((line) => line.length > 120)).toBe(true);
   });
 });
 
@@ -487,14 +487,28 @@ describe('devinfo', () => {
 describe('flows and messages', () => {
   const noPermission = join(captures, 'err_noperm_write.pcap');
 
-  test('a table of connections, and the findings with their frames', async () => {
+  test('the verdict first, with the chain that proves it; a finding that it covers is not shown below', async () => {
     const { code, out, err } = await roce(['flows', noPermission]);
     expect({ code, err }).toEqual({ code: 0, err: '' });
-    expect(out).toMatch(/^4 RoCE packets in 4 frames, .*ICRC 4 ok\n/);
+    expect(out.split('\n').slice(0, 6)).toEqual([
+      'verdict  10.77.0.2 has no right to the memory at 10.77.0.3 (a WRITE: remote access error); the connection ended. (certain)',
+      '         frame 3  10.77.0.2 sends a WRITE (PSN 1193047 = 0x123457)',
+      '         frame 4  10.77.0.3 refuses it: NAK remote access error',
+      expect.stringMatching(/^ {9}Check the R_Key/),
+      '         10.77.0.3 ended the connection (NAK) in frame 4',
+      '',
+    ]);
+    expect(out).toMatch(/\n4 RoCE packets in 4 frames, .*ICRC 4 ok\n/);
     expect(out).toMatch(/\n1 {2}RC {4}10\.77\.0\.2 0x6a {2}10\.77\.0\.3 0x69 {2}certain .* 2 \/ 0 /);
     expect(out).toMatch(
-      /\nerror {4}#1 10\.77\.0\.2 QP 0x6a → 10\.77\.0\.3 QP 0x69: RDMA_WRITE \(PSN 1193047 = 0x123457\) was refused with NAK remote access error .*\[frame 4\]\n {9}Check the R_Key/,
+      /\nIn the verdicts above: Remote access error\. --json has them with all their frames\.\n$/,
     );
+  });
+
+  test('findings that no verdict covers, with a title in words and their frames', async () => {
+    const { out } = await roce(['flows', join(captures, 'loss15_cm.pcap')]);
+    expect(out).toMatch(/^verdict {2}.*was silent for 2\.24 s/);
+    expect(out).toMatch(/\nnote {5}Management datagrams missing: .*\[frame \d/);
   });
 
   test('nothing wrong, and nothing at all', async () => {
@@ -503,7 +517,7 @@ describe('flows and messages', () => {
     const text = 'No RoCE packet was decoded in 2 frames (link type ETHERNET): 2 × IGMP';
     const { code, out, err } = await roce(['flows', nothing]);
     expect({ code, err }).toEqual({ code: 1, err: '' });
-    expect(out).toContain(`\nerror    ${text}\n`);
+    expect(out).toContain(`\nerror    Nothing decoded: ${text}\n`);
     for (const command of ['dump', 'messages', 'flows --json'])
       expect(await roce([...command.split(' '), nothing])).toMatchObject({
         code: 1,

@@ -34,7 +34,7 @@ describe('report', () => {
     const file = join(folder, 'report.html');
     const { code, out, err } = await roce(['report', loss5, '-o', file]);
     expect({ code, out }).toEqual({ code: 0, out: '' });
-    expect(err).toMatch(/^.*report\.html: 4 findings, 1 connection, 0\.\d\d MB\n$/);
+    expect(err).toMatch(/^.*report\.html: 6 findings, 1 connection, 0\.\d\d MB\n$/);
     const html = readFileSync(file, 'utf8');
     expect(html).toContain('<title>loss5_both_rc_pingpong.pcap – RoCE report</title>');
     const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'));
@@ -57,7 +57,7 @@ describe('report', () => {
     expect(JSON.parse(out)).toEqual({
       output,
       bytes: readFileSync(output).length,
-      findings: 4,
+      findings: 6,
       connections: 1,
       rocePackets: 364,
       damage: null,

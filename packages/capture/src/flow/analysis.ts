@@ -56,7 +56,27 @@ export interface Recovery {
   timeout: number | undefined;
   missing: MissingPacket;
   side: TapSide;
+  /** The fate of the packet that made it necessary, as far as the whole capture shows. */
+  reason: EpisodeReason;
 }
+
+/** The fate of a packet that was retransmitted. */
+export type EpisodeReason =
+  /** It came with a wrong ICRC, or its answer did: receivers drop such packets. */
+  | 'damaged'
+  /** It, or its answer, was lost. */
+  | 'lost'
+  /** Packets that were sent after it overtook it. */
+  | 'reordered'
+  /** It arrived, and was answered: the requester sent it again before it had the answer. */
+  | 'spurious'
+  /** The responder answered nothing for long, and then every copy. */
+  | 'stood-still'
+  /** The receiver had no receive posted (RNR). */
+  | 'not-ready'
+  /** No copy was ever answered. */
+  | 'unanswered'
+  | 'not-known';
 
 /** How the two directions of a connection were put together. */
 export type Pairing =
@@ -112,6 +132,8 @@ export interface DirectionCounts {
   /** ACKs of PSNs that were acknowledged already (ghost ACKs). */
   ghostAcks: number;
   icrcBad: number;
+  /** Of these, packets that count as requests and responses all the same: no ICRC of their sender was right until then. */
+  icrcTaken: number;
   icrcUnchecked: number;
   ecnCapable: number;
   ecnMarked: number;
@@ -238,6 +260,9 @@ export interface Connection {
   stalls: Stall[];
   /** Packets for the ladder: the first some hundred and those around findings. */
   ladder: LadderPacket[];
+  verdict: Verdict;
+  /** Undefined: the capture does not show its end. */
+  ended: ConnectionEnd | undefined;
 }
 
 export interface MessageCounts {
@@ -321,6 +346,47 @@ export interface LadderPacket {
 
 export type Severity = 'error' | 'warning' | 'note';
 
+/** The kind of a verdict: that of the finding which decides it; `healthy`: nothing stands out. */
+export type VerdictKind = FindingKind | 'healthy' | 'not-known';
+
+/** How sure a verdict is: the capture excludes everything else, the evidence speaks for it, or it does not carry a verdict. */
+export type Certainty = 'certain' | 'likely' | 'not-known';
+
+/** One event of the chain that proves a verdict. */
+export interface ChainEvent {
+  /** Undefined: no packet stands behind it. */
+  frame: number | undefined;
+  text: string;
+}
+
+/** The cause of trouble, and the host to look at, in one line. */
+export interface Verdict {
+  kind: VerdictKind;
+  certainty: Certainty;
+  /** Undefined where nothing is wrong or known. */
+  severity: Severity | undefined;
+  /** At most 20 words, the culprit first. */
+  text: string;
+  /** The address of the host to look at; `network` for the path between; undefined: nobody, or not known. */
+  culprit: string | undefined;
+  /** The connection that decides it; undefined: the capture as a whole. */
+  connection: number | undefined;
+  /** The events that prove it, in order. */
+  chain: ChainEvent[];
+  /** Other causes of the same connection, the weightiest first. */
+  also: { kind: FindingKind; certainty: Certainty; text: string }[];
+  /** Advice: things to check or to do. */
+  hint: string | undefined;
+}
+
+/** How a connection came to its end, as far as the capture shows. */
+export interface ConnectionEnd {
+  /** The end that ended it; undefined: not shown. */
+  by: 'a' | 'b' | undefined;
+  how: 'disconnected' | 'refused' | 'gave-up';
+  frame: number;
+}
+
 export interface Finding {
   kind: FindingKind;
   severity: Severity;
@@ -342,6 +408,8 @@ export interface Finding {
   /** The packets behind it; at most some hundred, `frameCount` is all. */
   frames: number[];
   frameCount: number;
+  /** The verdict of the connection, or of the capture, covers it. */
+  isExplained?: true;
   /** Of a group: the findings of the same kind about single connections, worst first. */
   members?: Finding[];
 }
@@ -371,6 +439,8 @@ export interface CaptureSummary {
   damaged: Record<string, number>;
   /** Frames cut by the snap length. */
   cutFrames: number;
+  /** Bytes that they were cut at, if all of them were cut at the same length. */
+  cutLength?: number | undefined;
   /** Packets cut inside their headers, whose fields are not known. */
   cutHeaders: number;
   /** Super-packets that were split, and their packets. */
@@ -402,6 +472,8 @@ export interface Overview {
 }
 
 export interface Analysis {
+  /** Of the capture: that of its worst connection, or of what concerns all of them. */
+  verdict: Verdict;
   summary: CaptureSummary;
   overview: Overview;
   /** Worst first. */

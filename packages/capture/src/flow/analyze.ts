@@ -42,6 +42,11 @@ export async function analyzeCapture(
       if (!packet.sampled) analyzer.add(packet);
     },
     onPause: (pause) => analyzer.addPause(pause),
+    onRefused: ({ reason, frame }, { record }) => {
+      if (reason !== 'not-roce') return;
+      const { bytes, byteOffset, capturedLength, interface: at } = record;
+      analyzer.addOther(bytes, byteOffset, byteOffset + capturedLength, at.linkType, frame);
+    },
   });
   return analyzer.finish(summary, addresses);
 }

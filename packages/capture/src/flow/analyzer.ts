@@ -3,6 +3,7 @@ import {
   AethKind,
   aethKind,
   ECN_CE,
+  ICRC_BYTES,
   OperationBits,
   rethVaHigh,
   rethVaLow,
@@ -25,6 +26,7 @@ import { clockFindings } from './findings/capture.ts';
 import { cmFindings } from './findings/cm.ts';
 import { findingsOf } from './findings/index.ts';
 import { pauseFindings } from './findings/pause.ts';
+import { IcmpErrors } from './icmp.ts';
 import { overviewOf } from './overview.ts';
 import { type CmConnection, CmReader } from './pair/cm.ts';
 import { CmExchanges } from './pair/cm-exchanges.ts';
@@ -42,6 +44,7 @@ import { unwrap, unwrapFirst } from './track/outstanding.ts';
 import { RequesterTracker } from './track/requester-tracker.ts';
 import { applyResponse, countResponse, syndromeOf } from './track/responses.ts';
 import { Taken, Verdict } from './track/verdict.ts';
+import { verdictsOf } from './verdict/index.ts';
 
 /** The verdict on a packet the moment it was added. One object, used again for each. */
 export interface PacketVerdict {
@@ -111,6 +114,13 @@ export class FlowAnalyzer {
   readonly #exchanges = new CmExchanges();
   readonly #pauses = new PauseCounts();
   readonly #clock = new Clock();
+  readonly #icmp = new IcmpErrors();
+  /** Address pairs that a packet with a right ICRC was seen between: a wrong one is then damage. */
+  readonly #right = new Set<number>();
+  /** The captured bytes of cut frames, if always as many; 0: none was cut, −1: several lengths. */
+  #cutLength = 0;
+  /** When something of an address was last seen. */
+  #heard = new Float64Array(64).fill(Number.NEGATIVE_INFINITY);
   /** Requesters put their verdicts in here. */
   readonly #request = new Verdict();
   readonly #verdict: PacketVerdict = {
@@ -145,12 +155,19 @@ export class FlowAnalyzer {
     const direction = this.#directionOf(packet);
     if (direction === undefined) this.#unconnected++;
     else this.#take(direction, packet);
+    if (packet.icrc !== IcrcVerdict.BAD) this.#hear(packet);
+    if (packet.icrc === IcrcVerdict.NONE) this.#noteCut(packet);
     this.#options.onPacket?.(packet, verdict);
   }
 
   /** Takes the next pause frame; nothing of it is kept. */
   addPause(pause: PauseFrame): void {
     this.#pauses.add(pause);
+  }
+
+  /** Takes a frame that is not RoCE, which may be an ICMP error about one that is; nothing of it is kept. */
+  addOther(bytes: Uint8Array, start: number, end: number, linkType: number, frame: number): void {
+    this.#icmp.take(bytes, start, end, linkType, frame);
   }
 
   /**
@@ -170,17 +187,34 @@ export class FlowAnalyzer {
       }
       for (const direction of [connection.first, connection.second]) direction?.recoveries.close();
     }
-    for (const connection of this.#states) this.#settle(connection);
+    for (const connection of this.#states) if (!this.#isGhost(connection)) this.#settle(connection);
     const settled = this.#states.filter((connection) => connection.id > 0).sort((x, y) => x.id - y.id);
     const connections = settled.map((connection) => this.#connections.build(connection, addresses));
     const pauses = this.#pauses.senders((mac) => this.#addressesOf(mac, addresses));
     const exchanges = this.#exchanges.results(addresses);
-    const findings = findingsOf(settled, connections, summary, this.#tooMany, [
+    const others = [
       ...pauseFindings(pauses),
       ...cmFindings(exchanges, this.#exchanges.gaps(addresses), summary.duration),
       ...clockFindings(this.#clock),
+    ];
+    if (this.#cutLength > 0) summary.cutLength = this.#cutLength;
+    const verdicts = verdictsOf({
+      states: settled,
+      connections,
+      summary,
+      exchanges,
+      pauses,
+      icmp: this.#icmp.all,
+      findings: others,
+      addresses,
+      isOutOfOrder: this.#clock.stepsBack > 0,
+    });
+    const findings = findingsOf(settled, connections, summary, this.#tooMany, [
+      ...others,
+      ...verdicts.findings,
     ]);
     return {
+      verdict: verdicts.finish(findings),
       summary,
       overview: overviewOf(connections),
       findings,
@@ -189,6 +223,14 @@ export class FlowAnalyzer {
       pauses,
       unconnected: this.#unconnected,
     };
+  }
+
+  /** One packet or two with wrong ICRCs, between addresses that have right ones as well: their queue pair numbers are damaged. */
+  #isGhost({ id, first, second }: ConnectionState): boolean {
+    if (id > 0 || first.trial === undefined || second !== undefined) return false;
+    const isGhost = first.counts.packets < 2 || this.#right.has(pairKey(first));
+    if (isGhost) this.#unconnected += first.counts.packets;
+    return isGhost;
   }
 
   /** Addresses whose packets had this source MAC address, by the first packet of each direction. */
@@ -201,12 +243,28 @@ export class FlowAnalyzer {
     return [...found];
   }
 
+  #noteCut({ payload, payloadLength, padCount, end, frameLength }: RocePacket): void {
+    if (payload + payloadLength + padCount + ICRC_BYTES <= end) return;
+    if (this.#cutLength === 0) this.#cutLength = frameLength;
+    else if (this.#cutLength !== frameLength) this.#cutLength = -1;
+  }
+
+  #hear({ source, time }: RocePacket): void {
+    if (source >= this.#heard.length) {
+      const more = new Float64Array(2 * source).fill(Number.NEGATIVE_INFINITY);
+      more.set(this.#heard);
+      this.#heard = more;
+    }
+    this.#heard[source] = time;
+  }
+
   #directionOf(packet: RocePacket): Direction | undefined {
     const { info } = packet;
     let sourceQp = -1;
     if (info.transport === TransportBits.UD) {
       if (packet.destQp === QP1) {
-        if (packet.icrc === IcrcVerdict.BAD) return undefined;
+        if (packet.icrc !== IcrcVerdict.BAD) this.#right.add(pairKey(packet));
+        else if (this.#right.has(pairKey(packet))) return undefined;
         this.#exchanges.take(packet);
         const connection = this.#cm.take(packet);
         if (connection !== undefined) {
@@ -225,8 +283,10 @@ export class FlowAnalyzer {
       sourceQp,
       packet.network,
     );
-    // Neither its queue pair nor its PSN can be believed.
-    if (packet.icrc === IcrcVerdict.BAD) return found;
+    // Neither its queue pair nor its PSN can be believed, unless no ICRC of its sender is ever right.
+    const isBad = packet.icrc === IcrcVerdict.BAD;
+    if (isBad && (found !== undefined || this.#right.has(pairKey(packet)) || !isPlausible(packet)))
+      return found;
     const isReused = found !== undefined && isReuse(found, packet);
     if (found !== undefined && !found.isOver && !isReused) return found;
     if (this.#directions === MAX_DIRECTIONS) {
@@ -235,6 +295,7 @@ export class FlowAnalyzer {
     }
     this.#directions++;
     const direction = new Direction(packet, sourceQp, this.#budgets);
+    if (!isBad) this.#right.add(pairKey(packet));
     if (info.transport !== TransportBits.CNP) direction.transport = info.transportName as Transport;
     const connection: ConnectionState = {
       id: 0,
@@ -301,6 +362,9 @@ export class FlowAnalyzer {
     const { time, info } = packet;
     counts.packets++;
     direction.traffic.add(packet);
+    direction.facts.add(packet);
+    if (this.#pauses.frames > 0)
+      this.#pauses.passed(direction.mac, direction.facts.toMac, packet.frame, time);
     direction.lastFrame = packet.frame;
     direction.end = time;
     direction.sourcePort = packet.sourcePort;
@@ -309,6 +373,15 @@ export class FlowAnalyzer {
     if (packet.icrc === IcrcVerdict.BAD) {
       counts.icrcBad++;
       direction.events.add('icrc-bad', packet.frame, time, 1);
+      if (direction.trial !== undefined) {
+        counts.icrcTaken++;
+        direction.trial.try(packet);
+      }
+    } else if (direction.trial !== undefined) {
+      direction.trial = undefined;
+      this.#right.add(pairKey(packet));
+    }
+    if (packet.icrc === IcrcVerdict.BAD && direction.trial === undefined) {
       const damaged = info.isResponse
         ? direction.peer?.requester?.damagedAnswers
         : direction.requester?.damaged;
@@ -418,6 +491,8 @@ export class FlowAnalyzer {
 
   #takeResponse(direction: Direction, packet: RocePacket): void {
     const { frame, time, psn, info } = packet;
+    const asked = direction.peer?.requester;
+    if (asked?.episodes.isWaiting) asked.peerHeard = this.#heard[packet.source];
     direction.transport ??= info.transportName as Transport;
     const syndrome = syndromeOf(packet);
     countResponse(direction, packet, syndrome);
@@ -520,6 +595,17 @@ export class FlowAnalyzer {
     for (const { direction, message } of pendingMessages) this.#emit(direction, message);
   }
 }
+
+/** Two addresses as one number: address numbers have 16 bits. */
+const pairKey = ({ source, destination }: { source: number; destination: number }): number =>
+  source * 65_536 + destination;
+
+/** The reserved bits of a BTH are 0: other traffic on the port hardly ever looks so (IBTA vol 1 §9.2). */
+const isPlausible = ({ bytes, bth, pkey }: RocePacket): boolean =>
+  (bytes[bth + 1] & 0x0f) === 0 &&
+  (bytes[bth + 4] & 0x3f) === 0 &&
+  (bytes[bth + 8] & 0x7f) === 0 &&
+  pkey !== 0;
 
 const lastTimeOf = ({ end, peer }: Direction): number => Math.max(end, peer?.end ?? end);
 

@@ -1,7 +1,7 @@
 /** Connections as plain values, at the end of a capture; and the messages that are kept with them. */
 import { PSN_MASK } from '@node-roce/wire';
 import type { Addresses } from '../read/packet.ts';
-import type { Connection, DirectionPath, Endpoint, LadderPacket, Message } from './analysis.ts';
+import type { Connection, DirectionPath, Endpoint, LadderPacket, Message, Verdict } from './analysis.ts';
 import { DistributionBuilder } from './record/distribution.ts';
 import { commonSums } from './record/series.ts';
 import { type ConnectionState, type Direction, NO_COUNTS } from './track/direction.ts';
@@ -70,7 +70,11 @@ export class ConnectionBuilder {
       cnpDelay: merged(both.map((direction) => direction.congestion.delay)),
       rnrWait: merged(both.map((direction) => direction.requester?.rnrWait)),
       recoveries: both.flatMap(({ recoveries, from }) =>
-        recoveries.kept.map((recovery) => ({ from, ...recovery })),
+        recoveries.kept.map(({ episode, ...recovery }) => ({
+          from,
+          ...recovery,
+          reason: recovery.damaged === undefined ? (episode?.judge().reason ?? 'not-known') : 'damaged',
+        })),
       ),
       stalls: both
         .flatMap(({ requester, from }) =>
@@ -84,9 +88,24 @@ export class ConnectionBuilder {
       latency: both.flatMap((direction) => direction.latency.points).sort(byTime),
       messages,
       ladder: ladderOf(both, messages),
+      verdict: NOT_KNOWN,
+      ended: undefined,
     };
   }
 }
+
+/** Until the verdicts are made: they need all connections. */
+const NOT_KNOWN: Verdict = {
+  kind: 'not-known',
+  certainty: 'not-known',
+  severity: undefined,
+  text: 'not known',
+  culprit: undefined,
+  connection: undefined,
+  chain: [],
+  also: [],
+  hint: undefined,
+};
 
 function pathOf(direction: Direction | undefined): DirectionPath | undefined {
   if (direction === undefined) return undefined;

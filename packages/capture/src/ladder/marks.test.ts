@@ -17,6 +17,7 @@ const recovery = (given: Partial<Recovery> = {}): Recovery => ({
   psn: 101,
   lastFrame: 6,
   packets: 2,
+  reason: 'lost',
   evidence: 4,
   damaged: undefined,
   wait: MS,

@@ -11,6 +11,7 @@ import type {
   Message,
   Overview,
   PlotPoint,
+  Verdict,
 } from '../flow/analysis.ts';
 import type { CmExchange } from '../flow/pair/cm-exchanges.ts';
 import type { PauseSender } from '../flow/record/pauses.ts';
@@ -32,6 +33,7 @@ export interface ReportConnection extends Omit<Connection, 'plot'> {
 }
 
 export interface ReportData {
+  verdict: Verdict;
   /** The program that wrote the report, with its version. */
   generator: string;
   summary: CaptureSummary;
@@ -95,6 +97,7 @@ export function toReportData(analysis: Analysis, generator: string, limits: Repo
     ),
   };
   return {
+    verdict: analysis.verdict,
     generator,
     summary: analysis.summary,
     overview: analysis.overview,

@@ -70,12 +70,13 @@ ${withoutScript(analysis, title)}</div>
 }
 
 /** The page where scripts don't run, as in a mail program's preview. */
-function withoutScript({ findings }: Analysis, title: string): string {
+function withoutScript({ verdict, findings }: Analysis, title: string): string {
   const items = findings.map(
     ({ severity, text, hint }) =>
       `<li><b>${severity}</b>: ${escapeMarkup(text)} <i>${escapeMarkup(hint)}</i></li>\n`,
   );
   return `<noscript><main><h1>${escapeMarkup(title)}</h1>
+<p><b>${escapeMarkup(verdict.text)}</b> (${verdict.certainty})</p>
 <p>The tables, plots and ladders of this report need its script. The findings are:</p>
 <ul>
 ${items.join('')}</ul></main></noscript>

@@ -8,6 +8,7 @@ import {
   type DirectionCounts,
   type DirectionPath,
   FINDING_CSV_HEADER,
+  FINDING_TITLES,
   type Finding,
   findingCsv,
   formatBytes,
@@ -18,6 +19,7 @@ import {
   overviewText,
   tunnelName,
 } from '@node-roce/capture';
+import { explainedText, printVerdicts } from '../capture/verdicts.ts';
 import { UsageError } from '../options.ts';
 import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import {
@@ -68,15 +70,14 @@ function printCsv(findings: readonly Finding[], terminal: Terminal): void {
   for (const finding of single) terminal.line(findingCsv(finding));
 }
 
-function print(
-  { summary, overview, connections, exchanges, findings, unconnected }: Analysis,
-  terminal: Terminal,
-): void {
+function print(analysis: Analysis, terminal: Terminal): void {
+  const { summary, overview, connections, exchanges, findings, unconnected } = analysis;
   const { bold, dim } = terminal.colors;
+  printVerdicts(analysis, terminal);
   const { frames, rocePackets, duration, icrc } = summary;
   const verdicts = [`${formatCount(icrc.ok)} ok`];
   if (icrc.bad > 0) verdicts.push(`${formatCount(icrc.bad)} bad`);
-  if (icrc.none > 0) verdicts.push(`${formatCount(icrc.none)} not checked`);
+  if (icrc.none > 0) verdicts.push(`${formatCount(icrc.none)} not checked${uncheckedReason(summary)}`);
   terminal.paragraph(
     '',
     `${counted(rocePackets, 'RoCE packet')} in ${counted(frames, 'frame')}, ${formatDuration(duration)}; ICRC ${verdicts.join(', ')}`,
@@ -99,8 +100,18 @@ function print(
   if (exchanges.length > 0) printExchanges(exchanges, terminal);
   terminal.line();
   if (findings.length === 0) terminal.line('No findings.');
-  else for (const finding of findings) printFinding(finding, terminal);
+  for (const finding of findings) if (finding.isExplained !== true) printFinding(finding, terminal);
+  const explained = explainedText(findings);
+  if (explained !== undefined) terminal.paragraph('', dim(explained));
 }
+
+/** Why ICRCs were not checked: packets without their ends have none to check. */
+const uncheckedReason = ({ cutFrames, cutLength }: Analysis['summary']): string =>
+  cutFrames === 0
+    ? ''
+    : cutLength === undefined
+      ? ' (cut by the capture)'
+      : ` (cut at ${cutLength} bytes by the capture)`;
 
 /** Of one direction, then of the other. */
 const both = <T>(a: T, b: T, text: (value: T) => string): string => `${text(a)} / ${text(b)}`;
@@ -246,14 +257,14 @@ const EXCHANGE_COLUMNS: readonly Column<CmExchange>[] = [
 const depth = ({ initiatorDepth, responderResources }: CmExchange['active']): string =>
   initiatorDepth < 0 ? '?' : `${initiatorDepth} of ${responderResources}`;
 
-function printFinding({ severity, text, hint, frames, frameCount }: Finding, terminal: Terminal): void {
+function printFinding({ kind, severity, text, hint, frames, frameCount }: Finding, terminal: Terminal): void {
   const { red, yellow, cyan, dim } = terminal.colors;
   const color = { error: red, warning: yellow, note: cyan }[severity];
   const shown = frames.slice(0, 8).join(', ');
   const more = frameCount > Math.min(8, frames.length) ? ', …' : '';
   terminal.paragraph(
     `${color(severity.padEnd(7))}  `,
-    `${text}${shown === '' ? '' : dim(` [frame ${shown}${more}]`)}`,
+    `${FINDING_TITLES[kind]}: ${text}${shown === '' ? '' : dim(` [frame ${shown}${more}]`)}`,
   );
   terminal.paragraph('         ', dim(hint));
 }

@@ -1,6 +1,7 @@
 /** One finding for one disease: findings of a kind about several connections become one, with the worst of them in words. */
 import { counted } from '../../units.ts';
 import type { Connection, Finding } from '../analysis.ts';
+import { FINDING_TITLES } from './kinds.ts';
 
 /** From so many findings of a kind on. */
 const MIN_GROUP = 3;
@@ -42,7 +43,7 @@ function groupOf(members: readonly Finding[], connections: ReadonlyMap<number, C
     from: undefined,
     subject: worst.subject,
     statement,
-    text: `${worst.kind} in ${counted(ids.size, 'connection')}${target(members, connections)}; the worst, ${worst.text}`,
+    text: `${FINDING_TITLES[worst.kind]} in ${counted(ids.size, 'connection')}${target(members, connections)}; the worst, ${worst.text}`,
     hint: worst.hint,
     start: Math.min(...members.map(({ start }) => start)),
     end: Math.max(...members.map(({ end }) => end)),

@@ -72,7 +72,7 @@ function gradeText({ certain, likely }: Record<Grade, number>): string[] {
 }
 
 /** Where packets were lost or late, as far as the recoveries that were kept show. */
-function sideText(recoveries: readonly Omit<Recovery, 'from'>[]): string {
+function sideText(recoveries: readonly Omit<Recovery, 'from' | 'reason'>[]): string {
   const count = (side: Recovery['side']) => recoveries.filter((recovery) => recovery.side === side).length;
   const [requester, responder] = [count('requester'), count('responder')];
   const damaged = recoveries.filter((recovery) => recovery.damaged !== undefined).length;

@@ -57,6 +57,7 @@ test('PFC by sender and priority, with the host whose adapter it is', () => {
         { priority: 3, pauses: 2, resumes: 1, quanta: 131_070, mostQuanta: 65_535, pausedTime: undefined },
         { priority: 4, pauses: 2, resumes: 0, quanta: 200, mostQuanta: 100, pausedTime: undefined },
       ],
+      held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 },
       firstFrames: [2, 3, 4],
     },
     expect.objectContaining({ mac: '02:00:00:00:00:09', addresses: [], frames: 1 }),

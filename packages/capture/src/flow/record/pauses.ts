@@ -25,6 +25,18 @@ export interface PausePriority {
   pausedTime: number | undefined;
 }
 
+/** RoCE packets that a port stopped with its pauses. */
+export interface PauseEffect {
+  /** Packets that came while a pause was on, or ended a wait that one began in; and of those that did not come for long. */
+  packets: number;
+  stalls: number;
+  /** Nanoseconds of these stalls, and the longest of them. */
+  time: number;
+  longest: number;
+  /** The packet that ended the first; 0: none. */
+  frame: number;
+}
+
 /** Pause frames of one port: it asked its link partner to stop. */
 export interface PauseSender {
   /** MAC address. */
@@ -36,6 +48,8 @@ export interface PauseSender {
   start: number;
   end: number;
   priorities: PausePriority[];
+  /** The RoCE traffic towards it that its pauses held up. */
+  held: PauseEffect;
   /** The first hundred. */
   firstFrames: number[];
 }
@@ -81,8 +95,80 @@ class Priority {
   }
 }
 
+const NOTHING_HELD: PauseEffect = { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 };
+
+/** A pause of less than this holds nothing up that anybody sees; ns. */
+const MIN_STALL = 1e6;
+/** Pauses end with the quanta or the next frame; where the capture has no speed of the link, with the quanta at 1 Gb/s at the latest. */
+const LEAST_SPEED = 1e9;
+/** Streams of packets that are watched for each port. */
+const MAX_STREAMS = 8;
+
+/** RoCE packets of one stream around the pauses of one port. */
+class Stream {
+  readonly effect: PauseEffect = { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 };
+  /** The pause that the last packet came before. */
+  #last = Number.NEGATIVE_INFINITY;
+
+  passed(frame: number, time: number, since: number, until: number): void {
+    const { effect } = this;
+    const wait = time - Math.max(since, this.#last);
+    const isFirst = this.#last < since;
+    this.#last = time;
+    if (!isFirst && time > until) return;
+    // A packet that comes long after the end of the pause was not held up by it.
+    if (time > until + Math.max(MIN_STALL, (until - since) / 4)) return;
+    effect.packets++;
+    if (!isFirst || wait < MIN_STALL) return;
+    effect.stalls++;
+    effect.time += wait;
+    if (wait > effect.longest) effect.longest = wait;
+    if (effect.frame === 0) effect.frame = frame;
+  }
+}
+
+/** Packets to the port itself, in place of the source of a stream. */
+const TO_PORT = -2;
+
 class Sender {
   frames = 0;
+  /** Begin and end of the last pause. */
+  until = Number.NEGATIVE_INFINITY;
+  since = Number.NEGATIVE_INFINITY;
+  readonly #streams = new Map<number, Stream>();
+
+  paused(quanta: number, time: number, speed: number): void {
+    if (quanta === 0) {
+      this.until = Math.min(this.until, time);
+      return;
+    }
+    if (time > this.until) this.since = time;
+    this.until = time + (quanta * PAUSE_QUANTUM_BITS * 1e9) / (speed > 0 ? speed : LEAST_SPEED);
+  }
+
+  /** A RoCE packet of a stream. */
+  passed(source: number, frame: number, time: number): void {
+    if (this.since === Number.NEGATIVE_INFINITY) return;
+    let stream = this.#streams.get(source);
+    if (stream === undefined) {
+      if (this.#streams.size >= MAX_STREAMS) return;
+      stream = new Stream();
+      this.#streams.set(source, stream);
+    }
+    stream.passed(frame, time, this.since, this.until);
+  }
+
+  /**
+   * The traffic that was held up: packets to this port if it is a host's; else, of a switch, the stream that it stopped most.
+   * @param mac its own address: its own packets wait for nobody
+   */
+  held(mac: number, isHost: boolean): PauseEffect {
+    const to = this.#streams.get(TO_PORT);
+    if (isHost) return to?.effect ?? NOTHING_HELD;
+    const effects = [...this.#streams].filter(([source]) => source !== mac && source !== TO_PORT);
+    const [most] = effects.map(([, { effect }]) => effect).sort((x, y) => y.time - x.time);
+    return most ?? NOTHING_HELD;
+  }
   start = 0;
   end = 0;
   readonly firstFrames: number[] = [];
@@ -106,6 +192,8 @@ export class PauseCounts {
     sender.end = time;
     sender.frames++;
     if (sender.firstFrames.length < MAX_FRAMES) sender.firstFrames.push(pause.frame);
+    const most = pause.opcode === PauseOpcode.PAUSE ? quanta[0] : mostOf(quanta, enabled);
+    sender.paused(most, time, speed);
     if (pause.opcode === PauseOpcode.PAUSE) {
       sender.all ??= new Priority();
       sender.all.add(quanta[0], time, speed);
@@ -125,9 +213,16 @@ export class PauseCounts {
    */
   senders(addressesOf: (mac: number) => string[]): PauseSender[] {
     return [...this.#senders]
-      .map(([mac, { frames, start, end, firstFrames, priorities, all }]) => ({
+      .map(([mac, sender]) => ({ mac, sender, addresses: addressesOf(mac) }))
+      .map(({ mac, addresses, sender }) => ({
+        ...sender,
+        mac,
+        addresses,
+        held: sender.held(mac, addresses.length > 0),
+      }))
+      .map(({ mac, addresses, held, frames, start, end, firstFrames, priorities, all }) => ({
         mac: macText(mac),
-        addresses: addressesOf(mac),
+        addresses,
         frames,
         start,
         end,
@@ -135,9 +230,20 @@ export class PauseCounts {
           ...(all === undefined ? [] : [all.result(-1)]),
           ...priorities.flatMap((priority, i) => (priority === undefined ? [] : [priority.result(i)])),
         ],
+        held,
         firstFrames,
       }))
       .sort((x, y) => y.frames - x.frames);
+  }
+
+  /** A RoCE packet, by the MAC addresses of its sender and its receiver. */
+  passed(source: number, destination: number, frame: number, time: number): void {
+    this.#senders.get(destination)?.passed(TO_PORT, frame, time);
+    let left = MAX_STREAMS;
+    for (const sender of this.#senders.values()) {
+      if (left-- === 0) return;
+      sender.passed(source, frame, time);
+    }
   }
 
   #senderOf(mac: number): Sender {
@@ -149,4 +255,11 @@ export class PauseCounts {
     this.#newest = sender;
     return sender;
   }
+}
+
+/** The most quanta of the priorities that a PFC frame names. */
+function mostOf(quanta: ArrayLike<number>, enabled: number): number {
+  let most = 0;
+  for (let i = 0; i < PRIORITIES; i++) if ((enabled & (1 << i)) !== 0 && quanta[i] > most) most = quanta[i];
+  return most;
 }

@@ -1,5 +1,6 @@
 /** The recoveries of a direction: times at which its requester went back, each with its cause, grade and evidence. */
 import type { DirectionCounts, Grade, Recovery, RetransmitCause } from '../analysis.ts';
+import type { Episode } from '../track/episodes.ts';
 import type { Verdict } from '../track/verdict.ts';
 import type { EventLog } from './events.ts';
 import { fitsTimer } from './timers.ts';
@@ -16,7 +17,7 @@ export class RecoveryBudget {
 const RANK: Readonly<Record<Grade, number>> = { certain: 2, likely: 1, 'not-shown': 0 };
 
 /** A recovery whose end is not known until connections are built. */
-type OpenRecovery = Omit<Recovery, 'from'>;
+export type OpenRecovery = Omit<Recovery, 'from' | 'reason'> & { episode: Episode | undefined };
 
 /** Counts recoveries by cause and grade, and keeps the first of them. */
 export class RecoveryLog {
@@ -79,7 +80,7 @@ function newRecovery(
   time: number,
   migReq: boolean,
 ): OpenRecovery {
-  const { cause, grade, evidenceFrame, damagedFrame, wait, missing, side } = verdict;
+  const { cause, grade, evidenceFrame, damagedFrame, wait, missing, side, episode } = verdict;
   const timeout = cause === 'timeout' ? fitsTimer(wait, migReq) : -1;
   return {
     cause,
@@ -95,6 +96,7 @@ function newRecovery(
     timeout: timeout < 0 ? undefined : timeout,
     missing,
     side,
+    episode,
   };
 }
 

@@ -1,4 +1,5 @@
 /** Packets of one requester, or answers to it, that came with a wrong ICRC: what they should have been came again later. */
+import { PSN_MASK } from '@node-roce/wire';
 
 /** The last ones are remembered. */
 const MAX_DAMAGED = 64;
@@ -17,5 +18,15 @@ export class DamagedPackets {
   frameOf(psn: number, since: number): number {
     if (this.#entries.length === 0) return 0;
     return this.#entries.findLast((entry) => entry.psn === psn && entry.time >= since)?.frame ?? 0;
+  }
+
+  /** The last frame with one of these PSNs, since a time; 0: none. */
+  frameBetween(first: number, last: number, since: number): number {
+    if (this.#entries.length === 0) return 0;
+    const span = (last - first) & PSN_MASK;
+    return (
+      this.#entries.findLast(({ psn, time }) => time >= since && ((psn - first) & PSN_MASK) <= span)?.frame ??
+      0
+    );
   }
 }

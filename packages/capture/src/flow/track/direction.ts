@@ -3,7 +3,7 @@
  * the destination queue pair, so the sender's is known when the opposite direction is found (`pairing.ts`).
  */
 import { LinkType } from '@node-roce/pcap';
-import type { RocePacket } from '../../read/packet.ts';
+import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
 import { macAt } from '../../read/pause.ts';
 import type { Tunnel } from '../../read/tunnel.ts';
 import type { DirectionCounts, Pairing, Transport } from '../analysis.ts';
@@ -14,9 +14,11 @@ import { DistributionBuilder } from '../record/distribution.ts';
 import { EventLog } from '../record/events.ts';
 import { Ladder, LadderBudget } from '../record/ladder.ts';
 import { LatencyClasses } from '../record/latency-classes.ts';
+import { PathFacts } from '../record/path-facts.ts';
 import { newGoBackCauses, RecoveryBudget, RecoveryLog } from '../record/recoveries.ts';
 import { BinnedSums, LatencySeries, PlotSeries, PointBudget } from '../record/series.ts';
 import { TrafficClasses } from '../record/traffic-classes.ts';
+import { IcrcTrial } from './icrc-trial.ts';
 import { Identifications } from './identification.ts';
 import type { LastFailure } from './last-failure.ts';
 import { newMessageCounts, type UnnumberedMessage } from './messages.ts';
@@ -53,6 +55,7 @@ export const newCounts = (): DirectionCounts => ({
   missedByCapture: 0,
   ghostAcks: 0,
   icrcBad: 0,
+  icrcTaken: 0,
   icrcUnchecked: 0,
   ecnCapable: 0,
   ecnMarked: 0,
@@ -115,6 +118,9 @@ export class Direction {
   readonly recoveries: RecoveryLog;
   readonly congestion = new CongestionWatch();
   readonly traffic = new TrafficClasses();
+  readonly facts: PathFacts;
+  /** Its packets have wrong ICRCs, all so far: they are taken all the same, and this looks for the reason. */
+  trial: IcrcTrial | undefined;
   /** The first packet went from `a`: it was a request. */
   readonly startsWithRequest: boolean;
   readonly firstFrame: number;
@@ -164,6 +170,8 @@ export class Direction {
     this.start = packet.time;
     this.firstPort = packet.sourcePort;
     this.sourcePort = packet.sourcePort;
+    this.facts = new PathFacts(packet);
+    if (packet.icrc === IcrcVerdict.BAD) this.trial = new IcrcTrial();
     this.plot = new PlotSeries(budgets.points);
     this.ladder = new Ladder(budgets.ladder);
     this.recoveries = new RecoveryLog(this.counts, this.events, budgets.recoveries);

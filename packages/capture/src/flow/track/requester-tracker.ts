@@ -11,11 +11,13 @@ import type { EventLog } from '../record/events.ts';
 import { StallWatch } from '../record/stalls.ts';
 import { DamagedPackets } from './damaged.ts';
 import { EarlyAnswers } from './early-answers.ts';
+import { Episodes } from './episodes.ts';
 import { type Identifications, IdOrder } from './identification.ts';
 import { PassedRequests } from './loss-place.ts';
 import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
 import { MIN_PROBE, RetransmitClassifier } from './retransmit-classifier.ts';
+import type { SentAgain } from './sent-again.ts';
 import { asksForData, isPathMtu, rethLength, SentRequests } from './sent-requests.ts';
 import { Taken, type Verdict } from './verdict.ts';
 
@@ -35,7 +37,7 @@ const UNHEARD_KEPT = 128;
 const GIVE_UP = 50e6;
 
 /** A damaged packet was seen by so much before its absence was noticed. */
-const DAMAGED_BEFORE = 10e6;
+const DAMAGED_BEFORE = 1e9;
 /**
  * Nanoseconds. New packets so long after an answer that came out of turn, and again so long after those, show that the answer
  * before it was not lost. Once is not enough: a busy requester sends the packets it has prepared before it reads answers.
@@ -54,6 +56,17 @@ export class RequesterTracker extends SentRequests {
   /** Requests, and answers to them, that came with a wrong ICRC. */
   readonly damaged = new DamagedPackets();
   readonly damagedAnswers = new DamagedPackets();
+  readonly episodes = new Episodes();
+  /** When the other end was last heard before the answer that is being taken, in any connection. */
+  peerHeard = Number.NEGATIVE_INFINITY;
+  /** Bytes of payload of the longest packet that was answered. */
+  mostAnswered = -1;
+  /** Of the packet that was refused for good; and of the oldest one that is not answered at the end, with its frame. */
+  failedSize = -1;
+  oldestSize = -1;
+  oldestFrame = 0;
+  /** It went silent inside a message, everything acknowledged, after an answer crossed a retransmission; given at the end. */
+  stoppedInside: { frame: number; answerFrame: number; lastFrame: number } | undefined;
   /** The oldest PSN that is not answered, unwrapped. */
   unacked = -1;
   /** The other direction of the connection is in the capture. */
@@ -73,10 +86,15 @@ export class RequesterTracker extends SentRequests {
   #newestAck = -1;
   /** The last PSN whose answer came while an earlier one was missing. */
   #answeredTo = -1;
+  /** The newest PSN of a response. */
+  #newestAnswer = -1;
   #stalledSince = -1;
   #stalledSends = 0;
   /** When it first sent something new, WENT_ON after the stall began. */
   #wentOnSince = -1;
+  /** Of the request that is being taken. */
+  #time = 0;
+  #frame = 0;
   /** The frame of the answer that is being taken. */
   #answerFrame = 0;
   /** When the packet that is being taken had been sent by: not after it was seen. */
@@ -110,6 +128,8 @@ export class RequesterTracker extends SentRequests {
     const psn = unwrap(packet.psn, this.next);
     const idOrder = ids.order(packet, psn);
     this.#sentBy = ids.sentBy;
+    this.#time = packet.time;
+    this.#frame = packet.frame;
     this.#followsOn = ids.followsOn;
     const verdict = this.#verdict;
     verdict.psn = psn;
@@ -164,7 +184,10 @@ export class RequesterTracker extends SentRequests {
     this.#reach(psn, time);
     this.classifier.answered(time, psn < this.unacked);
     this.passed.acknowledged(psn + 1);
-    if (psn < this.unacked) return false;
+    if (psn < this.unacked) {
+      this.episodes.repeatedAnswer(psn, time, frame);
+      return false;
+    }
     this.#advance(psn - 1, time);
     const { out } = this;
     if (out.walk === out.tail) return true;
@@ -175,11 +198,15 @@ export class RequesterTracker extends SentRequests {
       return true;
     }
     if (psn !== this.unacked) {
+      this.#newestAnswer = Math.max(this.#newestAnswer, psn);
       this.#noteAnswer(psn, last, time);
       if (isRead) this.#early.add(psn);
       this.#missing(time);
       return true;
     }
+    // One behind it came first: this one was overtaken.
+    const isAskedAgain = this.#stalledSince < 0 || out.sends[slot] !== this.#stalledSends;
+    if (psn < this.#newestAnswer && !isAskedAgain) this.episodes.late(psn, time, frame);
     this.#early.take(psn);
     this.#answerOldest(slot, last, time);
     if (this.#early.keeps) this.#takeEarly(time);
@@ -190,7 +217,7 @@ export class RequesterTracker extends SentRequests {
   #answerOldest(slot: number, last: boolean, time: number): void {
     const { out } = this;
     this.unacked++;
-    this.classifier.progress(this.unacked, time);
+    this.#progress(time);
     this.#stalledSince = -1;
     const end = out.psns[slot] + out.spans[slot];
     if (out.spans[slot] === 0 ? !last : this.unacked < end) return;
@@ -214,6 +241,7 @@ export class RequesterTracker extends SentRequests {
   /** The peer refused for good: what is out fails (IBTA vol 1 §9.7.5.2, §10.3.1.7). */
   fail(reason: MessageFailure): void {
     this.messages.failure = reason;
+    if (this.out.walk < this.out.tail) this.failedSize = this.out.sizes[this.out.slot(this.out.walk)];
     this.#giveUp(this.out.tail);
     this.messages.breakOff();
     this.messages.failure = undefined;
@@ -222,6 +250,8 @@ export class RequesterTracker extends SentRequests {
 
   /** The capture is at its end. */
   finish(failure: MessageFailure | undefined): void {
+    this.#noteEnd();
+    this.episodes.close();
     if (!this.#reliable) this.#settleUnreliable(0);
     if (failure !== undefined) this.fail(failure);
     // Requests that are acknowledged or answered behind a missing response were done, whether or not the requester knew.
@@ -234,6 +264,23 @@ export class RequesterTracker extends SentRequests {
     }
     this.#giveUp(this.out.tail);
     this.messages.breakOff();
+  }
+
+  #noteEnd(): void {
+    const { out } = this;
+    if (out.walk < out.tail) {
+      const slot = out.slot(out.walk);
+      this.oldestSize = out.sizes[slot];
+      this.oldestFrame = out.lastFrames[slot];
+      return;
+    }
+    const crossing = this.episodes.lastCrossing;
+    if (!this.#reliable || crossing === undefined || out.head === out.tail) return;
+    const slot = out.slot(out.tail - 1);
+    const isSeen = (out.flags[slot] & EntryFlags.SEEN) !== 0;
+    if (!isSeen || opcodeInfo(out.opcodes[slot])!.last) return;
+    const { frame, answeredFrame, answerFrame } = crossing;
+    this.stoppedInside = { frame, answerFrame: answeredFrame || answerFrame, lastFrame: this.#frame };
   }
 
   /** Sends of the oldest packet that was not answered; and when it went first and last. */
@@ -358,7 +405,10 @@ export class RequesterTracker extends SentRequests {
     const { out } = this;
     const oldest = out.psns[out.slot(out.head)];
     const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= MAX_GAP;
-    if (!isFirst && idOrder === IdOrder.LATE) return Taken.NEW;
+    if (!isFirst && idOrder === IdOrder.LATE) {
+      this.episodes.late(psn, packet.time, packet.frame);
+      return Taken.NEW;
+    }
     if (!isFirst && !this.#reliable) {
       this.#late(psn, packet.time - this.lastNew);
       return Taken.NEW;
@@ -390,6 +440,7 @@ export class RequesterTracker extends SentRequests {
     verdict.late = true;
     verdict.lateBy = Math.max(0, by);
     verdict.overtaken = this.next - psn - 1;
+    this.episodes.late(psn, this.#time, this.#frame);
   }
 
   /** A packet that was skipped comes: was it late, or lost and retransmitted? */
@@ -465,14 +516,39 @@ export class RequesterTracker extends SentRequests {
     classifier.judge(sent, this.#verdict);
     if (this.#verdict.begins) {
       this.passed.place(this.#verdict, sent, classifier.missingPsn);
-      const { cause } = this.#verdict;
-      const wire = psn & PSN_MASK;
-      const request = this.damaged.frameOf(wire, before);
-      const answer = cause === 'sequence-nak' ? 0 : this.damagedAnswers.frameOf(wire, before);
-      this.#verdict.damagedFrame = request > 0 ? request : answer;
+      this.#verdict.damagedFrame = this.#damageBehind(sent);
+      this.#verdict.episode = this.episodes.goBack(sent, this.#verdict, packet.frame);
+    } else {
+      this.episodes.goesOn();
+      // A copy that was sent before the recovery arrives after its begin.
+      if (idOrder === IdOrder.OLDER) this.episodes.late(psn, time, packet.frame);
     }
     if (rnrSince >= 0 && this.#verdict.begins) this.rnrWait.add(time - rnrSince);
     return Taken.RETRANSMISSION;
+  }
+
+  /**
+   * The packet with a wrong ICRC that explains why the requester went back; 0: none. Of a packet that was missing, `lastSent` is when
+   * a later one showed that: the damaged frame came before.
+   */
+  #damageBehind({ psn, lastSent, unseen, end }: SentAgain): number {
+    const { cause } = this.#verdict;
+    if (cause === 'rnr') return 0;
+    const since = unseen ? Math.min(lastSent, this.#time - DAMAGED_BEFORE) : lastSent;
+    // The packet that was missing may have been retransmitted before this one, and damaged again.
+    const first = Math.min(psn, this.unacked) & PSN_MASK;
+    const request = this.damaged.frameBetween(
+      first,
+      psn & PSN_MASK,
+      Math.min(since, this.#time - DAMAGED_BEFORE * Number(first !== (psn & PSN_MASK))),
+    );
+    if (request > 0 || cause === 'sequence-nak') return request;
+    const answer = this.damagedAnswers.frameOf(psn & PSN_MASK, lastSent);
+    if (answer > 0 || cause === 'implied-nak') return answer;
+    // Nothing was heard: what was damaged may be a later packet, which asks for the answer, or the ACK of one.
+    const last = (end - 1) & PSN_MASK;
+    const later = this.damaged.frameBetween(psn & PSN_MASK, last, since);
+    return later > 0 ? later : this.damagedAnswers.frameBetween(psn & PSN_MASK, last, lastSent);
   }
 
   /** Whether the READ that had the response at this PSN asked for more than up to `next`. */
@@ -551,7 +627,12 @@ export class RequesterTracker extends SentRequests {
       this.#complete(time);
     }
     if (!moved) return;
+    this.#progress(time);
+  }
+
+  #progress(time: number): void {
     this.classifier.progress(this.unacked, time);
+    this.episodes.progress(this.unacked, time, this.#answerFrame, this.peerHeard);
   }
 
   /** The oldest entry is answered. */
@@ -561,6 +642,7 @@ export class RequesterTracker extends SentRequests {
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0 && this.messages.knowsAnswers) {
       // Of a retransmitted one it is not known which copy was answered.
+      if (out.sizes[slot] > this.mostAnswered) this.mostAnswered = out.sizes[slot];
       if (out.sends[slot] === 1) {
         this.classifier.acknowledged(latency);
         this.stalls.roundTrip(latency);

@@ -75,7 +75,10 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   }
   const kind = aethKind(syndrome);
   if (kind === AethKind.ACK) {
-    if (requester.wasAcknowledged(psn)) direction.counts.ghostAcks++;
+    if (requester.wasAcknowledged(psn)) {
+      direction.counts.ghostAcks++;
+      requester.episodes.repeatedAnswer(psn, time, frame);
+    }
     if (psn < requester.unacked) return;
     requester.acknowledge(psn, time, frame);
     requester.classifier.recovered();

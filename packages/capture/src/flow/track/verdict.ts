@@ -3,6 +3,7 @@
  * speaks of a packet (counts, events, plot, ladder, findings, comments, JSON) reads this one object.
  */
 import type { Grade, MissingPacket, RetransmitCause, TapSide } from '../analysis.ts';
+import type { Episode } from './episodes.ts';
 
 /** The fate of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
@@ -30,6 +31,8 @@ export class Verdict {
   side: TapSide = 'unknown';
   /** Unwrapped PSN. */
   psn = 0;
+  /** Of a packet with which the requester went back. */
+  episode: Episode | undefined;
 
   reset(): void {
     this.taken = Taken.NEW;
@@ -45,5 +48,6 @@ export class Verdict {
     this.missing = 'unknown';
     this.side = 'unknown';
     this.psn = 0;
+    this.episode = undefined;
   }
 }

@@ -10,6 +10,7 @@ import { Header } from './header.tsx';
 import { Pauses } from './pauses.tsx';
 import { type Action, firstView, nextView, type View } from './state.ts';
 import { Summary } from './summary.tsx';
+import { VerdictSection } from './verdict.tsx';
 
 export function App({ data }: { data: ReportData }) {
   const [view, dispatch] = useReducer(
@@ -32,6 +33,7 @@ export function App({ data }: { data: ReportData }) {
       </a>
       <Header data={data} />
       <main>
+        <VerdictSection data={data} show={show} />
         <Summary data={data} />
         <Findings data={data} show={show} />
         <Exchanges data={data} />

@@ -1,0 +1,118 @@
+/** Facts about the path of one direction, from the headers of its packets: addresses, P_Key, traffic classes, and whether checksums are right. */
+import { LinkType } from '@node-roce/pcap';
+import { u16 } from '@node-roce/wire';
+import type { RocePacket } from '../../read/packet.ts';
+import { macAt } from '../../read/pause.ts';
+
+/** Checksums are looked at in the first packets of a direction, and in one of so many of the others. */
+const FIRST_CHECKED = 64;
+const CHECKED_OF = 256;
+
+export type AddressKind = 'RoCE v1' | 'IPv4' | 'IPv6' | 'link-local IPv6' | 'IPv4-mapped RoCE v1';
+
+/** The kinds of packets whose traffic class is compared. */
+export const PacketKind = { DATA: 0, ACK: 1, CNP: 2 } as const;
+
+/** DSCP and priority as one number; −1: no packet, −2: several. */
+const NONE = -1;
+const SEVERAL = -2;
+
+/** Facts of one direction; its size does not grow. */
+export class PathFacts {
+  readonly version: 1 | 2;
+  readonly addressKind: AddressKind;
+  /** Destination MAC address of the first packet as a number; −1: none. */
+  readonly toMac: number;
+  readonly pkey: number;
+  /** Checksums that were looked at, and those that are wrong. */
+  checked = 0;
+  badIp = 0;
+  badUdp = 0;
+  /** IPv4 header checksums of 0. */
+  zeroIp = 0;
+  /** UDP checksums of 0 over IPv6: adapters send them, and hosts drop them as a rule (RFC 8200 §8.1). */
+  noUdp6 = 0;
+  firstBad = 0;
+  readonly #classes = [NONE, NONE, NONE];
+  readonly #frames = [0, 0, 0];
+  #left = 0;
+  #seen = 0;
+
+  constructor(packet: RocePacket) {
+    this.version = packet.version;
+    this.addressKind = kindOf(packet);
+    this.toMac = packet.linkType === LinkType.ETHERNET ? macAt(packet.bytes, packet.link) : -1;
+    this.pkey = packet.pkey;
+  }
+
+  add(packet: RocePacket): void {
+    const { info } = packet;
+    const kind = info.isRequest ? PacketKind.DATA : info.isResponse ? PacketKind.ACK : PacketKind.CNP;
+    const value = packet.dscp * 16 + packet.pcp + 1;
+    const known = this.#classes[kind];
+    if (known !== value && known !== SEVERAL) {
+      this.#classes[kind] = known === NONE ? value : SEVERAL;
+      this.#frames[kind] ||= packet.frame;
+    }
+    if (packet.version === 2 && this.#left-- <= 0) this.#check(packet);
+  }
+
+  /** DSCP and priority of all packets of a kind; undefined: there are none, or they differ. */
+  classOf(kind: number): { dscp: number; pcp: number; frame: number } | undefined {
+    const value = this.#classes[kind];
+    if (value < 0) return undefined;
+    return { dscp: value >> 4, pcp: (value & 15) - 1, frame: this.#frames[kind] };
+  }
+
+  #check({ bytes, ip, bth, end, padCount, payload, payloadLength, parts, frame }: RocePacket): void {
+    this.#seen++;
+    this.#left = this.#seen < FIRST_CHECKED ? 0 : CHECKED_OF;
+    // The parts of a super-packet have no headers of their own.
+    if (parts !== 1) return;
+    this.checked++;
+    const udp = bth - 8;
+    const isIpv4 = bytes[ip] >> 4 === 4;
+    // 0 may be filled in later, by the adapter of a host that this is captured on.
+    const isWrong = isIpv4 && sum(bytes, ip, udp, 0) !== 0xffff;
+    const isZero = isWrong && u16(bytes, ip + 10) === 0;
+    if (isZero) this.zeroIp++;
+    const isBadIp = isWrong && !isZero;
+    const checksum = u16(bytes, udp + 6);
+    const length = u16(bytes, udp + 4);
+    let isBadUdp = false;
+    if (checksum === 0) {
+      if (!isIpv4) this.noUdp6++;
+    } else if (payload + payloadLength + padCount + 4 <= end) {
+      const pseudo = isIpv4 ? sum(bytes, ip + 12, ip + 20, 0) : sum(bytes, ip + 8, ip + 40, 0);
+      isBadUdp = sum(bytes, udp, udp + length, fold(pseudo + 17 + length)) !== 0xffff;
+    }
+    if (isBadIp) this.badIp++;
+    if (isBadUdp) this.badUdp++;
+    if ((isBadIp || isBadUdp || isZero) && this.firstBad === 0) this.firstBad = frame;
+  }
+}
+
+function sum(bytes: Uint8Array, start: number, end: number, before: number): number {
+  let total = before;
+  let i = start;
+  for (; i + 1 < end; i += 2) total += u16(bytes, i);
+  if (i < end) total += bytes[i] << 8;
+  return fold(total);
+}
+
+function fold(value: number): number {
+  let folded = value;
+  while (folded > 0xffff) folded = (folded & 0xffff) + Math.floor(folded / 0x1_0000);
+  return folded;
+}
+
+function kindOf({ version, bytes, ip }: RocePacket): AddressKind {
+  if (bytes[ip] >> 4 === 4) return 'IPv4';
+  const isLocal = bytes[ip + 8] === 0xfe && (bytes[ip + 9] & 0xc0) === 0x80;
+  if (version === 2) return isLocal ? 'link-local IPv6' : 'IPv6';
+  const isMapped =
+    bytes[ip + 18] === 0xff &&
+    bytes[ip + 19] === 0xff &&
+    bytes.subarray(ip + 8, ip + 18).every((byte) => byte === 0);
+  return isMapped ? 'IPv4-mapped RoCE v1' : 'RoCE v1';
+}

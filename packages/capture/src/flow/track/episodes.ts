@@ -1,0 +1,225 @@
+/**
+ * Episodes of one requester: retransmissions until something was answered, with the fate of the first copy as far as the capture
+ * shows it. The reason of an episode is known only afterwards: answers that come twice show that both copies arrived.
+ */
+import type { EpisodeReason, Grade, MissingPacket, RetransmitCause, TapSide } from '../analysis.ts';
+import type { SentAgain } from './sent-again.ts';
+
+/** Late packets that are remembered, requests and responses each. */
+const MAX_LATE = 16;
+/** A host that answers nothing for so long, and then everything, stood still; ns. */
+const STOOD_STILL = 25e6;
+
+/** The verdict on the packet with which a requester goes back. */
+interface GoingBack {
+  readonly cause: RetransmitCause;
+  readonly grade: Grade;
+  readonly missing: MissingPacket;
+  readonly side: TapSide;
+  readonly evidenceFrame: number;
+  readonly damagedFrame: number;
+}
+
+/** One episode. Times are nanoseconds, PSNs unwrapped; frames are 0 where the capture shows none. */
+export class Episode {
+  readonly psn: number;
+  /** Past the newest PSN sent when it began. */
+  readonly end: number;
+  cause: RetransmitCause;
+  grade: Grade;
+  readonly missing: MissingPacket;
+  readonly side: TapSide;
+  /** The packet with which the requester went back, when it was sent before. */
+  readonly sentFrame: number;
+  readonly sentTime: number;
+  /** The NAK, or the response behind the missing one. */
+  readonly evidenceFrame: number;
+  readonly damagedFrame: number;
+  /** The first retransmission, and the last of the same packet. */
+  readonly frame: number;
+  readonly time: number;
+  lastTime: number;
+  lastFrame: number;
+  /** How often the requester went back, and the packets that it retransmitted. */
+  recoveries = 1;
+  packets = 1;
+  /** The packet came late, behind packets that were sent after it. */
+  lateFrame = 0;
+  /** It had been answered, as the capture has it, before the first retransmission. */
+  readonly answeredBefore: number;
+  readonly answeredFrame: number;
+  /** The first answer after the first retransmission; undefined: none yet. */
+  answerTime: number | undefined;
+  answerFrame = 0;
+  /** Answers that repeat others, the last of them, and the longest pause between two of all these answers. */
+  repeated = 0;
+  lastAnswerTime = 0;
+  lastAnswerFrame = 0;
+  /** When the other end was last heard before the first answer, in any connection. */
+  heard = Number.NEGATIVE_INFINITY;
+  readonly isHeard: boolean;
+
+  constructor(sent: SentAgain, verdict: GoingBack, frame: number, answered: { time: number; frame: number }) {
+    this.psn = sent.psn;
+    this.end = sent.end;
+    this.cause = verdict.cause;
+    this.grade = verdict.grade;
+    this.missing = verdict.missing;
+    this.side = verdict.side;
+    this.sentFrame = sent.lastFrame;
+    this.sentTime = sent.lastSent;
+    this.evidenceFrame = verdict.evidenceFrame;
+    this.damagedFrame = verdict.damagedFrame;
+    this.frame = frame;
+    this.time = sent.time;
+    this.lastTime = sent.time;
+    this.lastFrame = frame;
+    const isAnswered = sent.psn < sent.unacked;
+    this.answeredBefore = isAnswered ? answered.time : Number.NEGATIVE_INFINITY;
+    this.answeredFrame = isAnswered ? answered.frame : 0;
+    this.isHeard = sent.heard;
+  }
+
+  /** More answers than retransmitted packets: one of them is to a first copy. (rxe answers each copy of a packet.) */
+  get isAnsweredTwice(): boolean {
+    return this.answerTime !== undefined && this.repeated + 1 > this.packets;
+  }
+
+  /** From the last sign of the other end, or the first copy, to the first answer. */
+  get silence(): number {
+    if (this.answerTime === undefined) return 0;
+    return this.answerTime - Math.max(this.sentTime, this.heard);
+  }
+
+  /** The reason, and how sure it is. */
+  judge(): { reason: EpisodeReason; certainty: Grade } {
+    const { cause } = this;
+    const of = (reason: EpisodeReason, certainty: Grade = 'likely') => ({ reason, certainty });
+    const isNaked = cause === 'sequence-nak' || cause === 'implied-nak';
+    if (cause === 'rnr') return of('not-ready', this.grade);
+    if (this.damagedFrame > 0) return of('damaged', isNaked ? this.grade : 'likely');
+    if (!this.isHeard) return of('not-known', 'not-shown');
+    if (this.lateFrame > 0) return of('reordered', isNaked ? this.grade : 'likely');
+    if (isNaked) return this.#afterNak();
+    if (cause === 'unknown') return of('not-known', 'not-shown');
+    if (this.answeredFrame > 0) {
+      // An answer that had passed when half of the wait was over was lost; one that came at its end crossed the timer.
+      const isCrossing = this.time - this.answeredBefore < this.answeredBefore - this.sentTime;
+      return of(isCrossing ? 'spurious' : 'lost', isCrossing ? 'certain' : 'likely');
+    }
+    if (this.isAnsweredTwice) return this.#bothArrived();
+    return this.answerTime === undefined ? of('unanswered', 'certain') : of('lost');
+  }
+
+  /** The receiver missed a packet: it was lost, or came late behind the tap, which answers that come twice show. */
+  #afterNak(): { reason: EpisodeReason; certainty: Grade } {
+    const isAnsweredFirst = this.cause === 'sequence-nak' && this.answeredFrame > 0;
+    const isAnsweredTwice = this.cause === 'sequence-nak' && this.isAnsweredTwice && this.recoveries === 1;
+    if (isAnsweredFirst || isAnsweredTwice) return { reason: 'reordered', certainty: 'likely' };
+    return { reason: 'lost', certainty: this.grade };
+  }
+
+  #bothArrived(): { reason: EpisodeReason; certainty: Grade } {
+    const isBurst = this.answerTime! >= this.lastTime;
+    const isStill = this.heard <= this.time && this.silence >= STOOD_STILL;
+    return isBurst && isStill
+      ? { reason: 'stood-still', certainty: 'likely' }
+      : { reason: 'spurious', certainty: 'certain' };
+  }
+}
+
+interface LatePacket {
+  psn: number;
+  frame: number;
+  time: number;
+}
+
+/** The episodes of one requester: one is open; those before it are settled. */
+export class Episodes {
+  /** Recoveries by the reason of their episode. */
+  readonly reasons: Partial<Record<EpisodeReason, number>> = {};
+  readonly #late: LatePacket[] = [];
+  #open: Episode | undefined;
+  #closed: Episode | undefined;
+  /** The last progress. */
+  readonly #answered = { time: Number.NEGATIVE_INFINITY, frame: 0 };
+
+  /** The requester waits for an answer to a retransmission. */
+  get isWaiting(): boolean {
+    return this.#open !== undefined && this.#open.answerTime === undefined;
+  }
+
+  /** The requester went back. @returns the episode that it belongs to */
+  goBack(sent: SentAgain, verdict: GoingBack, frame: number): Episode {
+    const open = this.#open;
+    if (open !== undefined && open.answerTime === undefined && sent.psn >= sent.unacked) {
+      open.recoveries++;
+      open.packets++;
+      open.lastTime = sent.time;
+      open.lastFrame = frame;
+      return open;
+    }
+    this.close();
+    const episode = new Episode(sent, verdict, frame, this.#answered);
+    const isExact = verdict.cause === 'sequence-nak';
+    const late = this.#late.findLast(
+      ({ psn, time }) =>
+        time > sent.time - 1e9 && (isExact ? psn === sent.psn : psn >= sent.psn && psn < sent.end),
+    );
+    if (late !== undefined && late.time >= sent.lastSent) episode.lateFrame = late.frame;
+    this.#open = episode;
+    return episode;
+  }
+
+  /** The recovery goes on with another packet. */
+  goesOn(): void {
+    if (this.#open !== undefined) this.#open.packets++;
+  }
+
+  /** Everything before `unacked` is answered. @param heard when the other end was last heard before */
+  progress(unacked: number, time: number, frame: number, heard: number): void {
+    this.#answered.time = time;
+    this.#answered.frame = frame;
+    const open = this.#open;
+    if (open === undefined || open.answerTime !== undefined || unacked <= open.psn) return;
+    open.answerTime = open.lastAnswerTime = time;
+    open.answerFrame = open.lastAnswerFrame = frame;
+    open.heard = heard;
+  }
+
+  /** An answer to something that was answered before. */
+  repeatedAnswer(psn: number, time: number, frame: number): void {
+    const open = this.#open;
+    if (open === undefined || psn < open.psn || psn >= open.end) return;
+    open.answerTime ??= time;
+    if (open.answerFrame === 0) open.answerFrame = frame;
+    open.repeated++;
+    open.lastAnswerTime = time;
+    open.lastAnswerFrame = frame;
+  }
+
+  /** A packet, or the response with this PSN, was overtaken. */
+  late(psn: number, time: number, frame: number): void {
+    if (this.#late.length === MAX_LATE) this.#late.shift();
+    this.#late.push({ psn, frame, time });
+    const open = this.#open;
+    if (open !== undefined && open.lateFrame === 0 && psn >= open.psn && psn < open.end)
+      open.lateFrame = frame;
+  }
+
+  /** The last episode, if the retransmitted packets had arrived before. */
+  get lastCrossing(): Episode | undefined {
+    const last = this.#open ?? this.#closed;
+    return last?.judge().reason === 'spurious' ? last : undefined;
+  }
+
+  /** Nothing that comes later belongs to the open episode. */
+  close(): void {
+    const open = this.#open;
+    if (open === undefined) return;
+    this.#open = undefined;
+    this.#closed = open;
+    const { reason } = open.judge();
+    this.reasons[reason] = (this.reasons[reason] ?? 0) + open.recoveries;
+  }
+}

@@ -1,0 +1,84 @@
+/** Two ends that use different GIDs: each sends to an address that the other does not listen at. */
+import type { Connection } from '../analysis.ts';
+import type { ConnectionState, Direction } from '../track/direction.ts';
+import { type Cause, type Context, event, findingOf, Rank } from './cause.ts';
+import { isUnanswered } from './path-causes.ts';
+
+/** Two directions against each other that nobody answers. */
+export interface GidPair {
+  one: Direction;
+  other: Direction;
+}
+
+/** The pairs of lone directions between the same two hosts whose addresses do not meet. */
+export function gidPairs(
+  states: readonly ConnectionState[],
+  addressOf: (index: number) => string,
+): Map<ConnectionState, GidPair> {
+  const lone = states.filter(({ second, first }) => second === undefined && first.counts.requests > 0);
+  const found = new Map<ConnectionState, GidPair>();
+  // A router's MAC addresses are those of all hosts behind it: only what is the sole candidate counts.
+  for (const state of lone) {
+    const candidates = lone.filter((other) => areOpposite(state.first, other.first, addressOf));
+    if (candidates.length !== 1) continue;
+    const [other] = candidates;
+    const back = lone.filter((one) => areOpposite(other.first, one.first, addressOf));
+    if (back.length === 1) found.set(state, { one: state.first, other: other.first });
+  }
+  return found;
+}
+
+function areOpposite(one: Direction, other: Direction, addressOf: (index: number) => string): boolean {
+  if (one === other || !isUnanswered(one) || !isUnanswered(other)) return false;
+  if (one.source === other.destination && one.destination === other.source) return false;
+  const [a, b] = [one.facts, other.facts];
+  if (one.mac >= 0 && a.toMac >= 0) return one.mac === b.toMac && a.toMac === other.mac;
+  const plain = (index: number) => addressOf(index).replace(/^::ffff:/, '');
+  return plain(one.source) === plain(other.destination) && plain(one.destination) === plain(other.source);
+}
+
+export function gidCause(
+  context: Context,
+  { one, other }: GidPair,
+  { a, b }: Pick<Connection, 'a' | 'b'>,
+  addressOf: (index: number) => string,
+): Cause {
+  const [kind, otherKind] = [one.facts.addressKind, other.facts.addressKind];
+  const isKind = kind !== otherKind;
+  const sender = one.from === 'a' ? a.address : b.address;
+  const peer = addressOf(other.source);
+  const [first, second] = isKind
+    ? [versionOf(one, otherKind), versionOf(other, kind)]
+    : [`from ${sender}`, `to ${addressOf(other.destination)}`];
+  return {
+    kind: 'gid-mismatch',
+    severity: 'error',
+    rank: Rank.ENDS,
+    weight: 12,
+    certainty: isKind ? 'certain' : 'likely',
+    text: isKind
+      ? `Both ends use different GID types: ${sender} sends ${first}, ${peer} sends ${second}; neither answers.`
+      : `Both ends use different GIDs: one sends ${first}, ${peer} sends ${second}; neither answers.`,
+    culprit: sender,
+    chain: [
+      ...event(one.firstFrame, `${sender} sends ${isKind ? first : `to ${addressOf(one.destination)}`}`),
+      ...event(other.firstFrame, `${peer} sends ${second}`),
+    ].sort((x, y) => x.frame! - y.frame!),
+    explains: ['retries-exceeded', 'retransmissions', 'stalls', 'one-direction'],
+    finding: findingOf(
+      context,
+      one,
+      `the two ends use different GIDs: ${kind} here, ${otherKind} from the other end`,
+      'Choose GIDs of one kind at both ends: show_gids lists them; perftest and ibv_rc_pingpong take an index (-x, -g), NCCL NCCL_IB_GID_INDEX, UCX UCX_IB_GID_INDEX.',
+      [one.firstFrame, other.firstFrame],
+    ),
+  };
+}
+
+/** `RoCE v1` against v2; between two of v2 the family. */
+function versionOf({ facts }: Direction, otherKind: string): string {
+  const { version, addressKind } = facts;
+  const isOtherV1 = otherKind.endsWith('RoCE v1');
+  if ((version === 1) !== isOtherV1) return version === 1 ? 'RoCE v1' : 'RoCE v2';
+  return `over ${addressKind}`;
+}

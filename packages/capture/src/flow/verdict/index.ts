@@ -1,0 +1,304 @@
+/** Verdicts: of each connection, and of the capture, the cause that weighs most, in one line with the chain that proves it. */
+import type { Addresses } from '../../read/packet.ts';
+import { counted } from '../../units.ts';
+import type { CaptureSummary, Connection, Finding, Severity, Verdict } from '../analysis.ts';
+import { FINDING_TITLES, type FindingKind } from '../findings/kinds.ts';
+import type { IcmpError } from '../icmp.ts';
+import type { CmExchange } from '../pair/cm-exchanges.ts';
+import type { PauseSender } from '../record/pauses.ts';
+import type { ConnectionState } from '../track/direction.ts';
+import { captureCauses } from './capture-causes.ts';
+import { type Cause, type Context, event, wordsOf } from './cause.ts';
+import { endCauses } from './end-causes.ts';
+import { gidCause, gidPairs } from './gids.ts';
+import { otherCauses } from './other-causes.ts';
+import { pathCauses } from './path-causes.ts';
+import { recoveryCauses } from './recovery-causes.ts';
+
+/** Causes named in addition to the verdict; and events of a chain. */
+const MAX_ALSO = 4;
+const MAX_CHAIN = 8;
+const MAX_WORDS = 20;
+
+const SEVERITY: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
+
+/** The parts of an analysis that verdicts are made from. */
+export interface VerdictInput {
+  states: readonly ConnectionState[];
+  connections: readonly Connection[];
+  summary: CaptureSummary;
+  exchanges: readonly CmExchange[];
+  pauses: readonly PauseSender[];
+  icmp: readonly IcmpError[];
+  findings: readonly Finding[];
+  addresses: Addresses;
+  /** Times go back: what rests on them is likely at best. */
+  isOutOfOrder: boolean;
+}
+
+/** The findings that causes are; the verdicts of connections are put into them. */
+export interface Verdicts {
+  findings: Finding[];
+  /** Marks the findings that the verdicts cover. @returns the verdict of the capture */
+  finish: (findings: readonly Finding[]) => Verdict;
+}
+
+export function verdictsOf(input: VerdictInput): Verdicts {
+  const { states, connections, summary, exchanges, pauses, icmp, addresses } = input;
+  const addressOf = (index: number) => addresses.text(index);
+  const pairs = gidPairs(states, addressOf);
+  const chosen: { cause: Cause; connection: Connection }[] = [];
+  const all = new Map<Connection, Cause[]>();
+  const findings: Finding[] = [];
+  states.forEach((state, i) => {
+    const connection = connections[i];
+    const directions = [state.first, state.second].filter((direction) => direction !== undefined);
+    const exchange = exchangeOf(connection, exchanges);
+    const context: Context = { connection, state, directions, summary, exchange, pauses };
+    const pair = pairs.get(state);
+    const causes = [
+      ...(pair === undefined ? [] : [gidCause(context, pair, connection, addressOf)]),
+      ...endCauses(context),
+      ...pathCauses(context, icmp),
+      ...recoveryCauses(context),
+      ...otherCauses(context),
+    ]
+      .map((cause) => (input.isOutOfOrder && cause.certainty === 'certain' ? demoted(cause) : cause))
+      .sort(byWeight);
+    connection.ended = endOf(connection, exchange, state);
+    connection.verdict = causes.length === 0 ? quiet(connection) : verdictFrom(causes, connection.id);
+    all.set(connection, causes);
+    findings.push(...causes.flatMap(findingFrom));
+    if (causes.length > 0) chosen.push({ cause: causes[0], connection });
+  });
+  const named = new Set(connections.map(({ a, b }) => [a.address, b.address].sort().join(' ')));
+  const elsewhere = icmp.filter(
+    ({ source, destination }) => !named.has([source, destination].sort().join(' ')),
+  );
+  const wide = captureCauses(
+    summary,
+    exchanges,
+    pauses,
+    elsewhere,
+    input.findings,
+    connections.length + exchanges.length === 0,
+  ).sort(byWeight);
+  findings.push(...wide.flatMap(findingFrom));
+  return {
+    findings,
+    finish: (made) => {
+      const byId = new Map([...all].map(([connection, causes]) => [connection.id, explainedBy(causes)]));
+      const byAll = explainedBy(wide);
+      for (const finding of made) mark(finding, byId, byAll);
+      const singles = made.flatMap((finding) => finding.members ?? [finding]);
+      for (const connection of connections) doubt(connection, singles);
+      for (const { verdict } of connections) advise(verdict, singles);
+      return advise(captureVerdict(chosen, wide, input), singles);
+    },
+  };
+}
+
+/** The kinds that the verdict of a connection, and what is named with it, explain. */
+const explainedBy = (causes: readonly Cause[]): Set<FindingKind> =>
+  new Set(
+    causes
+      .slice(0, 1 + MAX_ALSO)
+      .flatMap(({ kind, explains }) => (DETAILED.has(kind) ? explains : [kind, ...explains])),
+  );
+
+/** Findings of these kinds have more to tell than fits into one line. */
+const DETAILED: ReadonlySet<FindingKind> = new Set(['nothing-decoded', 'damaged-packets', 'damaged-file']);
+
+function mark(finding: Finding, byId: ReadonlyMap<number, Set<FindingKind>>, byAll: Set<FindingKind>): void {
+  for (const member of finding.members ?? []) mark(member, byId, byAll);
+  const { members, connection, kind } = finding;
+  const isSaid =
+    members !== undefined
+      ? members.every(({ isExplained }) => isExplained)
+      : connection === undefined
+        ? byAll.has(kind)
+        : byId.get(connection)?.has(kind);
+  if (isSaid === true) finding.isExplained = true;
+}
+
+const findingFrom = ({ kind, severity, finding }: Cause): Finding[] =>
+  finding === undefined ? [] : [{ kind, severity, ...finding }];
+
+const demoted = (cause: Cause): Cause => ({ ...cause, certainty: 'likely' });
+
+const byWeight = (x: Cause, y: Cause): number =>
+  x.rank - y.rank || SEVERITY[x.severity] - SEVERITY[y.severity] || y.weight - x.weight;
+
+function verdictFrom([first, ...others]: readonly Cause[], connection: number | undefined): Verdict {
+  const { kind, certainty, severity, text, culprit, chain } = first;
+  const also = others
+    .filter((other) => other.kind !== kind && !first.explains.includes(other.kind))
+    .slice(0, MAX_ALSO)
+    .map((other) => ({ kind: other.kind, certainty: other.certainty, text: other.text }));
+  return {
+    kind,
+    certainty,
+    severity,
+    text,
+    culprit,
+    connection,
+    chain: chain.slice(0, MAX_CHAIN),
+    also,
+    hint: first.finding?.hint,
+  };
+}
+
+/** A connection without any cause. */
+function quiet({ id, aToB, bToA, transport, messagesFromA, messagesFromB }: Connection): Verdict {
+  const total = messagesFromA.total + messagesFromB.total;
+  const open = messagesFromA.incomplete + messagesFromB.incomplete;
+  const base = {
+    severity: undefined,
+    culprit: undefined,
+    connection: id,
+    chain: [],
+    also: [],
+    hint: undefined,
+  };
+  const isOneWay = aToB.packets === 0 || bToA.packets === 0;
+  if (isOneWay && (transport === 'RC' || transport === 'XRC'))
+    return {
+      ...base,
+      kind: 'one-direction',
+      certainty: 'not-known',
+      text: 'The capture shows one direction only: what was answered or lost is not known.',
+    };
+  const missed = aToB.missedByCapture + bToA.missedByCapture;
+  const messages =
+    total === 0
+      ? `${counted(aToB.packets + bToA.packets, 'packet')}, no message`
+      : open === 0
+        ? `${counted(total, 'message')}, all complete`
+        : `${counted(total, 'message')}, ${open} of them not complete in the capture`;
+  return {
+    ...base,
+    kind: 'healthy',
+    certainty: missed > 0 || open > 0 || total === 0 ? 'likely' : 'certain',
+    text: `Nothing stands out: ${messages}, nothing retransmitted.`,
+  };
+}
+
+/** Puts the hint of the finding of the same kind with a verdict. */
+function advise(verdict: Verdict, findings: readonly Finding[]): Verdict {
+  const { kind, connection } = verdict;
+  verdict.hint ??= findings.find((each) => each.kind === kind && each.connection === connection)?.hint;
+  return verdict;
+}
+
+/** A warning about a connection that no cause explains: then something does stand out. */
+function doubt(connection: Connection, findings: readonly Finding[]): void {
+  if (connection.verdict.kind !== 'healthy') return;
+  const finding = findings.find((each) => each.connection === connection.id && each.severity !== 'note');
+  if (finding === undefined) return;
+  const { kind, severity, frames, frameCount, from } = finding;
+  const { a, b } = connection;
+  const [sender, receiver] = from === 'b' ? [b, a] : [a, b];
+  connection.verdict = {
+    ...connection.verdict,
+    kind,
+    severity,
+    certainty: 'not-known',
+    text: `${FINDING_TITLES[kind]} from ${sender.address} to ${receiver.address} (${frameCount}); why is not known.`,
+    chain: event(frames[0], 'the first packet that shows it'),
+  };
+}
+
+function captureVerdict(
+  chosen: readonly { cause: Cause; connection: Connection }[],
+  wide: readonly Cause[],
+  { connections, exchanges }: VerdictInput,
+): Verdict {
+  const worst = chosen.toSorted((x, y) => byWeight(x.cause, y.cause))[0];
+  const [first] = wide;
+  if (worst === undefined && first === undefined) return allQuiet(connections, exchanges);
+  if (worst === undefined || (first !== undefined && byWeight(first, worst.cause) < 0)) {
+    const others = chosen.map(({ cause }) => cause).sort(byWeight);
+    return verdictFrom([first, ...wide.slice(1), ...others], undefined);
+  }
+  const { connection, cause } = worst;
+  const verdict = verdictFrom([cause, ...wide], connection.id);
+  const alike = chosen.filter((other) => other.cause.kind === cause.kind).length;
+  const { text, also } = connection.verdict;
+  const suffix =
+    alike > 1 && cause.kind !== 'gid-mismatch' ? ` (${alike} of ${connections.length} connections)` : '';
+  const isShort = wordsOf(text) + wordsOf(suffix) <= MAX_WORDS;
+  const others = [...also, ...verdict.also].slice(0, MAX_ALSO);
+  return { ...verdict, text: isShort ? `${text}${suffix}` : text, also: others };
+}
+
+function allQuiet(connections: readonly Connection[], exchanges: readonly CmExchange[]): Verdict {
+  const base = {
+    severity: undefined,
+    culprit: undefined,
+    connection: undefined,
+    chain: [],
+    also: [],
+    hint: undefined,
+  };
+  const [unknown] = connections
+    .filter(({ verdict }) => verdict.certainty === 'not-known')
+    .sort((x, y) => severityOf(x) - severityOf(y));
+  if (unknown !== undefined) return unknown.verdict;
+  if (connections.length === 1) return { ...connections[0].verdict, connection: undefined };
+  const what =
+    connections.length === 0
+      ? exchanges.length === 0
+        ? 'no connection'
+        : `${counted(exchanges.length, 'exchange')} of the connection manager`
+      : `${counted(connections.length, 'connection')}, nothing retransmitted`;
+  return {
+    ...base,
+    kind: connections.length === 0 && exchanges.length === 0 ? 'not-known' : 'healthy',
+    certainty: connections.every(({ verdict }) => verdict.certainty === 'certain') ? 'certain' : 'likely',
+    text: `Nothing stands out: ${what}.`,
+  };
+}
+
+const severityOf = ({ verdict: { severity } }: Connection): number =>
+  severity === undefined ? 3 : SEVERITY[severity];
+
+/** The exchange of the connection manager that opened a connection. */
+const exchangeOf = (
+  { a, b, start, end }: Connection,
+  exchanges: readonly CmExchange[],
+): CmExchange | undefined =>
+  exchanges.find(
+    ({ active, passive, start: begun, end: over }) =>
+      begun <= end &&
+      over >= Math.min(start, begun) &&
+      ((isParty(active, a) && isParty(passive, b)) || (isParty(active, b) && isParty(passive, a))),
+  );
+
+const isParty = (party: { address: string; qpn: number }, end: { address: string; qpn: number }): boolean =>
+  party.address === end.address && party.qpn >= 0 && party.qpn === end.qpn;
+
+function endOf(
+  { a, verdict: _, messages }: Connection,
+  exchange: CmExchange | undefined,
+  { first, second }: ConnectionState,
+): Connection['ended'] {
+  const request = exchange?.messages.find(({ name }) => name === 'DREQ');
+  if (request !== undefined && exchange !== undefined) {
+    const party = exchange[request.from];
+    return { by: isParty(party, a) ? 'a' : 'b', how: 'disconnected', frame: request.frame };
+  }
+  for (const direction of [first, second]) {
+    if (direction === undefined) continue;
+    const other = direction.from === 'a' ? 'b' : 'a';
+    const nak = Object.keys(direction.peer?.counts.naks ?? {}).find((name) => name !== 'psn-sequence-error');
+    const events =
+      nak === undefined ? undefined : direction.peer?.events.get(`nak-${nak}` as 'nak-invalid-request');
+    if (events !== undefined) return { by: other, how: 'refused', frame: events.frames[0] };
+    const failed = messages.find(
+      ({ failure, from }) => from === direction.from && failure?.endsWith('retries-exceeded') === true,
+    );
+    if (failed !== undefined && direction.lastFailure?.isShown === true)
+      return { by: direction.from, how: 'gave-up', frame: failed.lastFrame };
+  }
+  return undefined;
+}
