@@ -42,6 +42,10 @@ export interface PacketOptions {
   port?: number;
   /** Last byte of the address of end `a`. */
   host?: number;
+  ttl?: number;
+  /** Upper six bits of the traffic class, of IPv4. */
+  dscp?: number;
+  pkey?: number;
 }
 
 /** The verdict on a packet as it came. */
@@ -59,7 +63,11 @@ export class CaptureBuilder {
     onPacket: (_packet, { retransmission, repeatedFrame }) =>
       this.verdicts.push({ retransmission, repeatedFrame }),
   });
-  #reader = new PacketReader({ onPacket: (packet) => this.#analyzer.add(packet) });
+  #reader = new PacketReader({
+    onPacket: (packet) => this.#analyzer.add(packet),
+    onRefused: ({ frame }, { record: { bytes, byteOffset, capturedLength, interface: at } }) =>
+      this.#analyzer.addOther(bytes, byteOffset, byteOffset + capturedLength, at.linkType, frame),
+  });
   #ids = { a: 100, b: 5000 };
   /** PSNs of the queue pairs 1. */
   #cmPsns = { a: 10, b: 20 };
@@ -67,6 +75,12 @@ export class CaptureBuilder {
   /** A packet from one end to the other, `time` µs after the capture's begin. */
   packet(time: number, from: 'a' | 'b', opcode: OpcodeName, options: PacketOptions = {}): this {
     const frame = frameOf(from, Opcode[opcode], { id: this.#ids[from]++, ...options });
+    this.#reader.frame(rawRecord(frame, { nanoseconds: Math.round(time * 1000) }));
+    return this;
+  }
+
+  /** Any frame, from its IP header on. */
+  other(time: number, frame: Uint8Array): this {
     this.#reader.frame(rawRecord(frame, { nanoseconds: Math.round(time * 1000) }));
     return this;
   }
@@ -102,6 +116,9 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
     destQp = from === 'a' ? QP.b : QP.a,
     port = 50_000,
     host = 1,
+    ttl = 64,
+    dscp = 0,
+    pkey = 0xffff,
   } = options;
   const info = opcodeInfo(opcode)!;
   const pad = -payload & 3;
@@ -119,14 +136,14 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
   } else {
     frame.set([
       0x45,
-      ecn,
+      dscp * 4 + ecn,
       0,
       0,
       id >> 8,
       id & 0xff,
       0x40,
       0,
-      64,
+      ttl,
       17,
       0,
       0,
@@ -146,7 +163,7 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
   setU16(frame, ip + 2, ROCE_UDP_PORT);
   setU16(frame, ip + 4, frame.length - ip);
   const flags = (pad << 4) | (migReq ? 0x40 : 0);
-  writeBth(frame, bth, opcode, flags, 0xffff, destQp, ackReq ? psn + 2 ** 31 : psn);
+  writeBth(frame, bth, opcode, flags, pkey, destQp, ackReq ? psn + 2 ** 31 : psn);
   if (info.offsets.aeth >= 0) {
     frame[bth + info.offsets.aeth] = syndrome;
     setU24(frame, bth + info.offsets.aeth + 1, 1);

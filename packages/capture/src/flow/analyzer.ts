@@ -32,6 +32,7 @@ import { type CmConnection, CmReader } from './pair/cm.ts';
 import { CmExchanges } from './pair/cm-exchanges.ts';
 import { DirectionPairer } from './pair/pairing.ts';
 import { Clock } from './record/clock.ts';
+import { PathFacts } from './record/path-facts.ts';
 import { PauseCounts } from './record/pauses.ts';
 import { recordRepeated, recordRequest } from './record/recorder.ts';
 import { PlotKind } from './record/series.ts';
@@ -362,7 +363,6 @@ export class FlowAnalyzer {
     const { time, info } = packet;
     counts.packets++;
     direction.traffic.add(packet);
-    direction.facts.add(packet);
     if (this.#pauses.frames > 0)
       this.#pauses.passed(direction.mac, direction.facts.toMac, packet.frame, time);
     direction.lastFrame = packet.frame;
@@ -379,6 +379,7 @@ export class FlowAnalyzer {
       }
     } else if (direction.trial !== undefined) {
       direction.trial = undefined;
+      direction.facts = new PathFacts(packet);
       this.#right.add(pairKey(packet));
     }
     if (packet.icrc === IcrcVerdict.BAD && direction.trial === undefined) {
@@ -389,6 +390,7 @@ export class FlowAnalyzer {
       direction.ladder.offer(packet, direction.from, true, undefined, false);
       return;
     }
+    direction.facts.add(packet);
     if (packet.flushTwice) direction.events.add('flush-twice', packet.frame, time, 1);
     if ((info.isFlush || info.isAtomicWrite) && hasNoAddress(packet))
       direction.events.add('no-address', packet.frame, time, 1);

@@ -23,7 +23,8 @@ export class PathFacts {
   readonly addressKind: AddressKind;
   /** Destination MAC address of the first packet as a number; −1: none. */
   readonly toMac: number;
-  readonly pkey: number;
+  /** Of all packets; −1: they have several. */
+  pkey: number;
   /** Checksums that were looked at, and those that are wrong. */
   checked = 0;
   badIp = 0;
@@ -54,6 +55,7 @@ export class PathFacts {
       this.#classes[kind] = known === NONE ? value : SEVERAL;
       this.#frames[kind] ||= packet.frame;
     }
+    if (packet.pkey !== this.pkey) this.pkey = -1;
     if (packet.version === 2 && this.#left-- <= 0) this.#check(packet);
   }
 

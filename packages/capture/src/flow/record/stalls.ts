@@ -22,6 +22,8 @@ export class StallWatch {
   #outstanding = false;
   #roundTrip = 0;
   #roundTrips = 0;
+  /** The mean before the answer that ends the silence: that one must not make itself usual. */
+  #usual = 0;
 
   /** The mean of the last round trips; 0: none is known. */
   get meanRoundTrip(): number {
@@ -40,9 +42,10 @@ export class StallWatch {
    */
   note(time: number, frame: number, end: StallEnd, outstanding: boolean): void {
     const duration = time - this.#last;
-    if (this.#outstanding && duration >= MIN_STALL && duration >= ROUND_TRIPS * this.#roundTrip) {
+    if (this.#outstanding && duration >= MIN_STALL && duration >= ROUND_TRIPS * this.#usual) {
       this.#add({ start: this.#last, duration, after: this.#lastFrame, frame, end });
     }
+    this.#usual = this.#roundTrip;
     this.#last = time;
     this.#lastFrame = frame;
     this.#outstanding = outstanding;

@@ -118,7 +118,7 @@ export class Direction {
   readonly recoveries: RecoveryLog;
   readonly congestion = new CongestionWatch();
   readonly traffic = new TrafficClasses();
-  readonly facts: PathFacts;
+  facts: PathFacts;
   /** Its packets have wrong ICRCs, all so far: they are taken all the same, and this looks for the reason. */
   trial: IcrcTrial | undefined;
   /** The first packet went from `a`: it was a request. */

@@ -1,6 +1,6 @@
 /** Verdicts: of each connection, and of the capture, the cause that weighs most, in one line with the chain that proves it. */
 import type { Addresses } from '../../read/packet.ts';
-import { counted } from '../../units.ts';
+import { counted, formatDuration } from '../../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity, Verdict } from '../analysis.ts';
 import { FINDING_TITLES, type FindingKind } from '../findings/kinds.ts';
 import type { IcmpError } from '../icmp.ts';
@@ -18,6 +18,8 @@ import { recoveryCauses } from './recovery-causes.ts';
 /** Causes named in addition to the verdict; and events of a chain. */
 const MAX_ALSO = 4;
 const MAX_CHAIN = 8;
+/** Waits without a cause that are shorter than this are no trouble; ns. */
+const QUIET = 50e6;
 const MAX_WORDS = 20;
 
 const SEVERITY: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
@@ -106,7 +108,7 @@ const explainedBy = (causes: readonly Cause[]): Set<FindingKind> =>
       .flatMap(({ kind, explains }) => (DETAILED.has(kind) ? explains : [kind, ...explains])),
   );
 
-/** Findings of these kinds have more to tell than fits into one line. */
+/** Findings of these kinds need more than one line. */
 const DETAILED: ReadonlySet<FindingKind> = new Set(['nothing-decoded', 'damaged-packets', 'damaged-file']);
 
 function mark(finding: Finding, byId: ReadonlyMap<number, Set<FindingKind>>, byAll: Set<FindingKind>): void {
@@ -195,6 +197,13 @@ function doubt(connection: Connection, findings: readonly Finding[]): void {
   if (connection.verdict.kind !== 'healthy') return;
   const finding = findings.find((each) => each.connection === connection.id && each.severity !== 'note');
   if (finding === undefined) return;
+  const [longest] = connection.stalls;
+  if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
+    const all = connection.messagesFromA.total + connection.messagesFromB.total;
+    connection.verdict.certainty = 'likely';
+    connection.verdict.text = `Nothing stands out: ${counted(all, 'message')}, the longest wait was ${formatDuration(longest.duration)}.`;
+    return;
+  }
   const { kind, severity, frames, frameCount, from } = finding;
   const { a, b } = connection;
   const [sender, receiver] = from === 'b' ? [b, a] : [a, b];

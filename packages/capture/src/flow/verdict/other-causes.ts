@@ -8,6 +8,8 @@ import { type Cause, type Context, endsOf, event, findingOf, Rank } from './caus
 const LONG_WAIT = 50e6;
 const WAIT = 5e6;
 const SHARE = 0.2;
+/** A receiver may answer a few marks with one CNP, which the capture may have missed. */
+const MANY_MARKS = 8;
 
 export function otherCauses(context: Context): Cause[] {
   return context.directions.flatMap((direction) => [
@@ -101,7 +103,7 @@ function congestion(context: Context, direction: Direction): Cause[] {
       severity: cnps === undefined ? 'warning' : 'note',
       rank: cnps === undefined ? Rank.COSTS : Rank.NOTE,
       weight: cnps === undefined ? 1 : 2,
-      certainty: 'certain',
+      certainty: cnps === undefined && counts.ecnMarked < MANY_MARKS ? 'likely' : 'certain',
       text:
         cnps === undefined
           ? `${responder} does not answer congestion marks: ${packets} marked, no CNP came back.`

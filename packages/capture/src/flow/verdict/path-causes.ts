@@ -238,6 +238,7 @@ function pkeys(context: Context, direction: Direction): Cause[] {
   // Once a connection.
   if (peer === undefined || direction.from !== 'a') return [];
   const [one, other] = [facts.pkey, peer.facts.pkey];
+  if (one < 0 || other < 0) return [];
   const isOther = (one & 0x7fff) !== (other & 0x7fff);
   const areLimited = !isOther && (one & 0x8000) === 0 && (other & 0x8000) === 0;
   if (!isOther && !areLimited) return [];
