@@ -1,5 +1,5 @@
 /**
- * Verdicts on small captures whose trouble is known: each has the mistake that its name says, made by hand
+ * Verdicts on small captures whose trouble is known: each has the mistake of its name, made by hand
  * (test/fixtures/verdicts/README.md). None may get another verdict, whole, cut or damaged.
  */
 import { readFileSync } from 'node:fs';
@@ -43,7 +43,7 @@ test.each(EXPECTED)('%s', async (name, verdict, text) => {
   expect(analysis.verdict.text).toMatch(text);
 });
 
-/** Kinds that a damaged or cut copy may get in place of the whole one's: it says less, never another culprit. */
+/** Kinds that a damaged or cut copy may get in place of the whole one's: less certain, never another culprit. */
 const LESSER: ReadonlySet<string> = new Set([
   'healthy',
   'not-known',

@@ -19,7 +19,7 @@ const SEVERAL = -2;
 
 /** Facts of one direction; its size does not grow. */
 export class PathFacts {
-  readonly version: 1 | 2;
+  readonly version: RocePacket['version'];
   readonly addressKind: AddressKind;
   /** Destination MAC address of the first packet as a number; −1: none. */
   readonly toMac: number;
