@@ -1,6 +1,7 @@
 // Finds the addon and loads it; where that fails, reports the cause and the remedy.
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
 import { folder } from './folder.js';
 
 const require = createRequire(`${folder}/load.js`);
@@ -72,11 +73,27 @@ export function staleError(found, expected, machine) {
   return Object.assign(new Error(message), { code: 'ERR_ROCE_STALE_ADDON' });
 }
 
+/**
+ * Files that may be the addon: the one that was compiled here, then the one of the package, by architecture and C library. The variable
+ * ROCE_ADDON_FOLDER names another folder to look in: for tests, and an addon that cannot be next to the program.
+ */
+function candidates({ arch, isMusl }) {
+  const place = process.env.ROCE_ADDON_FOLDER ?? folder;
+  const libc = process.env.LIBC ?? (isMusl ? 'musl' : 'glibc');
+  return [
+    `${place}/build/Release/dgram_native.node`,
+    `${place}/prebuilds/linux-${arch}/dgram_native.napi.${libc}.node`,
+  ];
+}
+
 /** Loads the addon that was built here (build/Release), or came with the package (prebuilds). */
 export function loadAddon() {
+  const machine = thisMachine();
+  const path = candidates(machine).find((file) => existsSync(file));
   try {
-    return require('node-gyp-build')(folder);
+    if (path === undefined) throw new Error('there is no file for this machine');
+    return require(resolve(path));
   } catch (cause) {
-    throw loadError(cause, thisMachine());
+    throw loadError(cause, machine);
   }
 }

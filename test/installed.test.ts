@@ -186,12 +186,12 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     expect(number).toBe(buildId());
     const bytes = readFileSync(addon);
     bytes.write('0123456789abcdef', bytes.indexOf(number));
-    const other = join(place, 'other');
-    mkdirSync(join(other, 'build/Release'), { recursive: true });
-    writeFileSync(join(other, 'build/Release/dgram_native.node'), bytes);
-    const env = { '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': other };
-    const failed = node([program(", link: 'udp'")], process.execPath, env);
+    const release = join(native, 'build/Release');
+    mkdirSync(release, { recursive: true });
+    writeFileSync(join(release, 'dgram_native.node'), bytes);
+    const failed = node([program(", link: 'udp'")]);
     await expect(failed).rejects.toMatchObject({ stderr: expect.stringContaining('ERR_ROCE_STALE_ADDON') });
+    rmSync(join(native, 'build'), { recursive: true });
   });
 
   test.each(['20', '22', '24'])('the same with Node %s, as npm has it', async (version) => {

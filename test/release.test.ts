@@ -79,7 +79,7 @@ describe('--add', () => {
     );
   });
 
-  test('refuses a name that node-gyp-build does not look for', () => {
+  test('refuses a name that native/load.js does not look for', () => {
     write('musl/dgram_native.node', '');
     expect(add()).toBe(
       'release: --add /musl holds dgram_native.node (expected linux-ARCH/dgram_native.napi.LIBC.node)',

@@ -7,7 +7,6 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
-  realpathSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -48,8 +47,6 @@ function stageRoce(stage) {
   for (const file of ['package.json', 'build/Release/dgram_native.node', ...modules])
     copyFileSync(join(root, 'native', file), join(addon, file));
   writeFileSync(join(addon, 'build.js'), buildModule());
-  const loader = realpathSync(join(root, 'native/node_modules/node-gyp-build'));
-  cpSync(loader, join(roce, 'node_modules/node-gyp-build'), { recursive: true });
   copyFileSync(join(here, 'side.mjs'), join(roce, 'side.mjs'));
   const library = join(roce, 'library');
   mkdirSync(library);

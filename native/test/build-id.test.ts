@@ -26,7 +26,7 @@ test('an addon of another build does not load; the error has the remedy', async 
   writeFileSync(join(folder, 'build/Release/dgram_native.node'), addon);
   const index = join(import.meta.dirname, '../index.js');
   const program = `import(${JSON.stringify(index)}).catch(({ code, message }) => console.log(JSON.stringify({ code, message })))`;
-  const env = { ...process.env, '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': folder };
+  const env = { ...process.env, ROCE_ADDON_FOLDER: folder };
   const { stdout } = await promisify(execFile)(process.execPath, ['-e', program], { env });
   rmSync(folder, { recursive: true });
   expect(JSON.parse(stdout)).toEqual({

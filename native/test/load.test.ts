@@ -13,10 +13,7 @@ const MUSL = { ...GLIBC, isMusl: true };
 
 /** As Node reports an error of dlopen(3). */
 const refused = (why: string) => Object.assign(new Error(why), { code: 'ERR_DLOPEN_FAILED' });
-/** As node-gyp-build reports that no file fits. */
-const missing = new Error(
-  `No native build was found for platform=linux arch=x64\n    loaded from: ${INSTALLED}\n`,
-);
+const missing = new Error('no file');
 const COMMAND = `npx --yes node-gyp@12 rebuild --directory=${INSTALLED}`;
 
 describe('an installed package', () => {
@@ -102,7 +99,7 @@ test.each([
     await run('bash', ['-c', make], { cwd: folder, env: { ...process.env, OUT: out } });
     const index = JSON.stringify(join(import.meta.dirname, '../index.js'));
     const program = `import(${index}).catch(({ code, message }) => console.log(code, message))`;
-    const env = { ...process.env, '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': folder };
+    const env = { ...process.env, ROCE_ADDON_FOLDER: folder };
     const { stdout } = await run(process.execPath, ['-e', program], { env });
     expect(stdout).toMatch(/^ERR_ROCE_ADDON_LOAD /);
     expect(stdout).toMatch(text);

@@ -16,7 +16,7 @@ const SCOPE = '@node-roce/';
 const SPECIFIER = /(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(@node-roce\/[^"']+)\2/g;
 /** Not for users: tests, state of builds, sources and the maps to them; reference pages, which are generated; the site's tools. */
 const LEFT_OUT =
-  /\.test\.|\.(tsbuildinfo|map|yaml)$|^(node_modules|testing|src|tsconfig\.json|\.vitepress)$|^api.*\.md$/;
+  /\.test\.|\.(tsbuildinfo|[jt]s\.map|yaml)$|^(node_modules|testing|src|tsconfig\.json|\.vitepress)$|^api.*\.md$/;
 const SOURCE_MAP = /^\/\/# sourceMappingURL=.*\n?/gm;
 
 /** The reason why nothing is packed. */

@@ -57,7 +57,7 @@ function run(command, args, cwd = root) {
 
 const manifestOf = (folder) => JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
 
-/** Throws unless the folder of `--add` holds addons of these sources, where node-gyp-build looks for them. */
+/** Throws unless the folder of `--add` holds addons of these sources, under the names that native/load.js looks for. */
 function checkAdded(folder) {
   const files = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
   const addons = files

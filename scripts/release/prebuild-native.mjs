@@ -56,7 +56,7 @@ function prebuild(arch) {
     const target = join(out, `linux-${arch}`);
     rmSync(target, { recursive: true, force: true });
     mkdirSync(target, { recursive: true });
-    // The name is node-gyp-build's: any Node, this C library.
+    // native/load.js looks for this name: any Node, this C library.
     cpSync(join(place, 'build/Release/dgram_native.node'), join(target, 'dgram_native.napi.glibc.node'));
   } finally {
     rmSync(place, { recursive: true, force: true });
