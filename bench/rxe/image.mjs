@@ -1,14 +1,7 @@
 // The interop suite's guest with Node, the packages of `roce perf` and `roce device` and the library of its programs in /opt/roce: what rxe
 // and node-roce run on in turn.
 import { spawnSync } from 'node:child_process';
-import {
-  copyFileSync,
-  cpSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  writeFileSync,
-} from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { buildModule } from '../../native/build-id.mjs';
