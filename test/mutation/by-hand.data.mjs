@@ -25,7 +25,11 @@ export const MUTANTS = [
     '    this.#inUse = false;\n    this.#room = this.#filled = 0;',
     '    this.#room = this.#filled = 0;',
   ],
-  ['requester/probe.ts', '    this.#wanted = false;\n    this.#psn = -1;', '    this.#wanted = false;'],
+  [
+    'requester/recovery/probe.ts',
+    '    this.#wanted = false;\n    this.#psn = -1;',
+    '    this.#wanted = false;',
+  ],
   ['requester/completer.ts', '  reset(): void {\n    this.#impliedNakPsn = -1;', '  reset(): void {'],
   ['requester/transmitter.ts', '  stop(): void {\n    this.#sinceAckReq = 0;', '  stop(): void {'],
   ['requester/requester.ts', '    this.#roundTrip.reset();\n', ''],
@@ -43,7 +47,7 @@ export const MUTANTS = [
   ['requester/round-trip.ts', 'times[SMOOTHED] + PROBE_DEVIATIONS * times[DEVIATION]', 'times[SMOOTHED]'],
   ['requester/round-trip.ts', '  cancel(): void {\n    this.#timedPsn = -1;', '  cancel(): void {'],
   ['qp/send-queue.ts', '    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics--;\n', ''],
-  ['requester/probe.ts', 'psnDiff(unackedPsn, psn) === 1', 'psnDiff(unackedPsn, psn) >= 1'],
+  ['requester/recovery/probe.ts', 'psnDiff(unackedPsn, psn) === 1', 'psnDiff(unackedPsn, psn) >= 1'],
   ['requester/credits.ts', 'if (psnDiff(limit, this.#limit) <= 0) return false;', ''],
   ['sge.ts', 'if (!mr || mr.pd !== pd ||', 'if (!mr ||'],
   [
@@ -53,7 +57,7 @@ export const MUTANTS = [
   ],
   ['responder/rc.ts', '  stop(): void {\n    this.#message.end();', '  stop(): void {'],
   ['scheduler.ts', ': TURN_PACKETS;', ': 1 << 20;'],
-  ['requester/pacer.ts', '    this.#rate = rate;\n    this.#next[0] = 0;', '    this.#rate = rate;'],
+  ['pacing/rate-limit.ts', '    this.#rate = rate;\n    this.#next[0] = 0;', '    this.#rate = rate;'],
   ['requester/requester.ts', '  resume(): void {\n    this.#drained = false;', '  resume(): void {'],
   [
     'responder/message.ts',
@@ -63,9 +67,9 @@ export const MUTANTS = [
 
   // Timers and retries.
   ['requester/ack-timer.ts', 'RETRY_DELAYS[timeout]', '4 * RETRY_DELAYS[timeout]'],
-  ['requester/retries.ts', 'if (this.#rnrGranted === RNR_RETRY_INFINITE) return true;', ''],
-  ['requester/retries.ts', '    this.#left = this.#granted;\n', ''],
-  ['requester/retries.ts', '    this.#rnrLeft = this.#rnrGranted;\n', ''],
+  ['requester/recovery/retries.ts', 'if (this.#rnrGranted === RNR_RETRY_INFINITE) return true;', ''],
+  ['requester/recovery/retries.ts', '    this.#left = this.#granted;\n', ''],
+  ['requester/recovery/retries.ts', '    this.#rnrLeft = this.#rnrGranted;\n', ''],
   ['requester/round-trip.ts', 'const PROBE_MIN = 8_000;', 'const PROBE_MIN = 80_000;'],
   ['requester/round-trip.ts', '    this.#backoff++;\n', ''],
   ['requester/round-trip.ts', '    this.#backoff = 0;\n    if (this.#timedPsn', '    if (this.#timedPsn'],

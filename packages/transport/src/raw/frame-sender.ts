@@ -2,11 +2,11 @@
 import { TX_SLOT_WORDS, Tx, TxBatch } from '../batch.ts';
 import { QpStateCode, SendFlags, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { RateLimit } from '../pacing/rate-limit.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { NULL_BYTES } from '../region.ts';
 import { checkEntry } from '../requester/checks.ts';
-import { Pacer } from '../requester/pacer.ts';
 import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
 import { addFragment } from '../sge.ts';
 import type { FramePort } from './frames.ts';
@@ -36,7 +36,7 @@ export class FrameSender {
   readonly #owner: FrameOwner;
   readonly #queue: SendQueue;
   readonly #port: FramePort;
-  readonly #pacer = new Pacer();
+  readonly #pacer = new RateLimit();
   readonly #batch: TxBatch;
   /** Slots of the batch that the port has processed. */
   #taken = 0;

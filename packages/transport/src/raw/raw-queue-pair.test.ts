@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { FRAME_ROOM, frameOf, setUpRaw as setUp } from '../../testing/raw-side.ts';
 import { WrOpcode } from '../constants.ts';
 import { Adapter, SendWqe, Sge } from '../index.ts';
-import { Pacer } from '../requester/pacer.ts';
+import { RateLimit } from '../pacing/rate-limit.ts';
 
 const EMSGSIZE = 90;
 const ENETDOWN = 100;
@@ -128,7 +128,7 @@ describe('a list that another thread changes after it was checked fails its requ
     const side = setUp();
     side.activate();
     const first = side.sq.wordOf(side.sq.producer) + SendWqe.SGE;
-    vi.spyOn(Pacer.prototype, 'limited', 'get').mockImplementationOnce(() => {
+    vi.spyOn(RateLimit.prototype, 'limited', 'get').mockImplementationOnce(() => {
       const [word, value] = words(side);
       side.sq.words[first + word] = value;
       return false;

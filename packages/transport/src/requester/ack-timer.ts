@@ -1,7 +1,7 @@
 /** The local ACK timer (IBTA vol 1 §9.7.6.1.3), and the probe's, which is quicker. */
 import { ackTimeoutMicroseconds, psnDiff } from '@node-roce/wire';
 import type { Owner } from '../qp/owner.ts';
-import type { Probe } from './probe.ts';
+import type { Probe } from './recovery/probe.ts';
 import type { RoundTrip } from './round-trip.ts';
 import { Timer, type Timers } from './timers.ts';
 

@@ -1,6 +1,6 @@
 /** READs and atomics in flight, one by one: which PSNs answer each, and what was asked for again. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
-import type { EarlyResponses } from './early-responses.ts';
+import type { OutOfOrder } from './out-of-order.ts';
 
 /** Words of a request in the ring. */
 const FIRST = 0;
@@ -110,7 +110,7 @@ export class ReadRequests {
   }
 
   /** The response at `psn` came, and is among the early ones or the next: requests sent before the one that it answers are over. */
-  answered(psn: number, early: EarlyResponses): void {
+  answered(psn: number, early: OutOfOrder): void {
     const words = this.#words;
     const own = this.#find(psn);
     if (own < 0) return;
@@ -130,7 +130,7 @@ export class ReadRequests {
    * @param unackedPsn the oldest that is missing
    * @returns whether there is one
    */
-  findGap(early: EarlyResponses, unackedPsn: number): boolean {
+  findGap(early: OutOfOrder, unackedPsn: number): boolean {
     if (early.count === 0) return false;
     const words = this.#words;
     const { highest } = early;

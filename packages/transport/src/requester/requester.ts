@@ -6,6 +6,7 @@ import { type CongestionController, Loss } from '../congestion/controller.ts';
 import { Dcqcn } from '../congestion/dcqcn.ts';
 import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { Pacing } from '../pacing/pacing.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
@@ -13,17 +14,16 @@ import { indexLess } from '../serial.ts';
 import type { TimePlace } from '../times.ts';
 import { AckTimer } from './ack-timer.ts';
 import { Credits } from './credits.ts';
-import { EarlyResponses } from './early-responses.ts';
 import { FailedEntry } from './failed-entry.ts';
 import { Flight } from './flight.ts';
-import { LossDistance } from './loss-distance.ts';
-import { Pace } from './pace.ts';
+import { OutOfOrder } from './out-of-order.ts';
 import { RequestPackets } from './packets.ts';
-import { Again, PeerKeeps } from './peer-keeps.ts';
-import { Probe } from './probe.ts';
 import { OutstandingReads } from './reads.ts';
-import { Repair } from './repair.ts';
-import { Retries } from './retries.ts';
+import { LossBursts } from './recovery/loss-bursts.ts';
+import { Probe } from './recovery/probe.ts';
+import { Repair } from './recovery/repair.ts';
+import { Retries } from './recovery/retries.ts';
+import { Again, SelectiveRepeat } from './recovery/selective-repeat.ts';
 import { ROUND_TRIP_TIMES, RoundTrip } from './round-trip.ts';
 import { TIMERS, Timer, Timers } from './timers.ts';
 import { READ_BUDGET_WAIT, Transmitter } from './transmitter.ts';
@@ -54,12 +54,12 @@ export class Requester {
   readonly credits = new Credits();
   readonly reads: OutstandingReads;
   readonly failed: FailedEntry;
-  readonly early = new EarlyResponses();
+  readonly early = new OutOfOrder();
   readonly #repair: Repair;
-  readonly #peerKeeps: PeerKeeps;
-  readonly #losses = new LossDistance();
+  readonly #peerKeeps: SelectiveRepeat;
+  readonly #losses = new LossBursts();
   readonly congestion: CongestionController;
-  readonly pace: Pace;
+  readonly pace: Pacing;
   /** Where the times of its parts are. */
   readonly #place: TimePlace;
   #timeouts = 0;
@@ -80,7 +80,7 @@ export class Requester {
     const Packets = owner.type === 'XRC_INI' ? XrcPackets : RequestPackets;
     const packets = new Packets(context, owner, queue);
     this.#repair = new Repair(context, owner, queue, packets, this.failed, this.reads, this.early);
-    this.#peerKeeps = new PeerKeeps(context.clock);
+    this.#peerKeeps = new SelectiveRepeat(context.clock);
     this.#place = context.times.take();
     const { array, at } = this.#place;
     this.#roundTrip = new RoundTrip(context.clock, this.#losses, { array, at: at + TIMERS });
@@ -89,7 +89,7 @@ export class Requester {
       ? new Dcqcn(this.#roundTrip, owner.congestion)
       : new Aimd(this.#roundTrip, { array, at: at + TIMERS + ROUND_TRIP_TIMES });
     this.timers = new Timers(context.clock, context.deadlines, this, this.#place);
-    this.pace = new Pace(owner, context.clock, this.timers, this.congestion);
+    this.pace = new Pacing(owner, context.clock, this.timers, this.congestion);
     this.#ackTimer = new AckTimer(owner, this.timers, this.#roundTrip, this.#probe);
     const { timers, credits, reads, failed, congestion, early } = this;
     this.#transmitter = new Transmitter({

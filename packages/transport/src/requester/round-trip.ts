@@ -1,7 +1,7 @@
 /** The time from a request to its answer: one packet at a time is timed. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { Clock, TimePlace } from '../times.ts';
-import { LossDistance } from './loss-distance.ts';
+import { LossBursts } from './recovery/loss-bursts.ts';
 
 /** `settled` before the first sample, µs. */
 const SETTLED_FIRST = 1_000;
@@ -31,7 +31,7 @@ export class RoundTrip {
   readonly #first: number;
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
-  readonly #losses: LossDistance;
+  readonly #losses: LossBursts;
   /** It may be retransmitted by a probe or after a timeout; the second answer to that will be so. */
   #inDoubt = false;
   #secondAnswer = ANY_ACK;
@@ -41,7 +41,7 @@ export class RoundTrip {
   /** @param place room for `ROUND_TRIP_TIMES` */
   constructor(
     clock: Clock,
-    losses = new LossDistance(),
+    losses = new LossBursts(),
     place: TimePlace = { array: new Float64Array(ROUND_TRIP_TIMES), at: 0 },
   ) {
     this.clock = clock;

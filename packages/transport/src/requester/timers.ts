@@ -5,7 +5,7 @@ import type { Clock, TimePlace } from '../times.ts';
 export const Timer = {
   /** The local ACK timer (IBTA vol 1 §9.7.6.1.3): nothing was acknowledged for the time that `timeout` sets. */
   RETRY: 0,
-  /** An answer is overdue by the usual round trip: one packet is sent once more (`probe.ts`). */
+  /** An answer is overdue by the usual round trip: one packet is sent once more (`recovery/probe.ts`). */
   PROBE: 1,
   /** The wait that an RNR NAK asked for (§9.7.5.2.8) is over. */
   RNR: 2,
@@ -13,7 +13,7 @@ export const Timer = {
   PACE: 3,
   /** A READ waits for the device's receive budget: is anything given back? */
   READ_BUDGET: 4,
-  /** The answer to packets that were retransmitted for a NAK is overdue (`peer-keeps.ts`). */
+  /** The answer to packets that were retransmitted for a NAK is overdue (`recovery/selective-repeat.ts`). */
   GAP: 5,
   /** The congestion controller's rate allows the next READ response. */
   RESPOND: 6,

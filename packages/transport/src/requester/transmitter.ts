@@ -8,7 +8,7 @@ import type { SendCursor } from './cursor.ts';
 import { type Flight, PSN_SPAN } from './flight.ts';
 import { lastPacketBytes, type RequestPackets } from './packets.ts';
 import type { RequesterParts } from './parts.ts';
-import { ReadRepair } from './read-repair.ts';
+import { ReadRepair } from './recovery/read-repair.ts';
 import { ANY_ACK } from './round-trip.ts';
 import { Starter } from './starter.ts';
 import { Timer } from './timers.ts';

@@ -1,0 +1,60 @@
+/** Asks again for READ responses and results of atomics that are missing before early ones. */
+import { psnAdd, psnDiff } from '@node-roce/wire';
+import type { TxBatch } from '../../batch.ts';
+import { WcStatus } from '../../constants.ts';
+import { Wire, type WrOpcodeRow } from '../../wr-opcodes.ts';
+import { SendCursor } from '../cursor.ts';
+import type { RequestPackets } from '../packets.ts';
+import type { RequesterParts } from '../parts.ts';
+
+/** Owns the flag that responses may be missing; the requests in flight know which (`read-requests.ts`). */
+export class ReadRepair {
+  readonly #parts: RequesterParts;
+  readonly #packets: RequestPackets;
+  readonly #cursor = new SendCursor();
+
+  constructor(parts: RequesterParts, packets: RequestPackets) {
+    this.#parts = parts;
+    this.#packets = packets;
+  }
+
+  /** Adds up to `budget` requests. @returns how many */
+  transmit(batch: TxBatch, budget: number): number {
+    const { context, owner, queue, flight, reads, early, roundTrip } = this.#parts;
+    const { list } = reads;
+    const cursor = this.#cursor;
+    let sent = 0;
+    while (sent < budget && !batch.full && list.findGap(early, flight.unackedPsn)) {
+      const { gap, gapEnd } = list;
+      cursor.find(queue, gap, owner.attributes.pathMtu);
+      const row = queue.rowOf(cursor.entry);
+      if (row === undefined) break;
+      const left = reads.next(gap, cursor.packet, queue.packetsOf(cursor.entry));
+      const responses = Math.min(left, psnDiff(gapEnd, gap));
+      if (!this.#add(batch, row, responses)) break;
+      const end = psnAdd(gap, responses);
+      reads.repeated(gap, end);
+      roundTrip.cancelIn(gap, end);
+      context.retransmitted(owner, gap, 'implied-nak');
+      sent++;
+    }
+    return sent;
+  }
+
+  /** Adds the request under the cursor. @returns whether it could be sent */
+  #add(batch: TxBatch, row: WrOpcodeRow, responses: number): boolean {
+    const cursor = this.#cursor;
+    if (row.wire === Wire.READ) this.#packets.addRead(batch, cursor, row, responses);
+    else if (row.wire === Wire.ATOMIC) this.#packets.addAtomic(batch, cursor, row);
+    else {
+      const status = this.#packets.addPlacement(batch, cursor, row);
+      if (status !== WcStatus.SUCCESS) {
+        const { failed } = this.#parts;
+        failed.set(cursor.entry, status);
+        failed.completeIfOldest();
+        return false;
+      }
+    }
+    return true;
+  }
+}
