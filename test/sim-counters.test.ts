@@ -15,6 +15,9 @@ import {
 import { gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { accountOf, adapterOf, type Counts, counts } from './sim/account.ts';
+import { holdLaw } from './sim/laws.ts';
+
+const looks = holdLaw();
 
 const ARENA = 1 << 16;
 const PSN = 0xffffc0;
@@ -349,4 +352,8 @@ describe('countersOfEachCause', () => {
     set.a.adapter.destroyQp(set.qpA.info.qpn);
     expect(set.countsA).toEqual(before);
   });
+});
+
+test('runs without faults send almost nothing twice', () => {
+  expect(looks()).toBeGreaterThan(10);
 });

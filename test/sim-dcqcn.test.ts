@@ -20,8 +20,11 @@ import {
 import type { Congestion } from '@node-roce/transport';
 import { gidFromText, Opcode, writeBth } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { holdLaw } from './sim/laws.ts';
 import { NETWORKS, wireOf } from './sim/run.ts';
 import { SharedPort, type SharedPortOptions } from './sim/shared-port.ts';
+
+const looks = holdLaw();
 
 const SEEDS = Array.from({ length: Number(process.env.ROCE_SIM_SEEDS ?? 1) }, (_, i) => i + 1);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
@@ -295,4 +298,8 @@ test('a peer with a notification point of another make is obeyed', () => {
   expect(countsOf(a).cnpHandled).toBeGreaterThan(20);
   expect(countsOf(b).cnpSent).toBe(0);
   expect(countsOf(a).retransmittedPackets).toBe(0);
+});
+
+test('runs without faults send almost nothing twice', () => {
+  expect(looks()).toBeGreaterThan(1);
 });
