@@ -85,6 +85,12 @@ const PLANTED = 'planted.ts';
 test.each([
   ['an arrow that is not allowed', 'wire/src', '@node-roce/transport', /transport, which .* does not name/],
   ['a path into another package', 'wire/src', '../../transport/src/index.ts', /outside of its package/],
+  [
+    'a file behind a door',
+    'transport/src/qp',
+    '../requester/recovery/probe.ts',
+    /past the door recovery\.ts/,
+  ],
   ['a file that does not exist', 'wire/src', './gone.ts', /which is no file/],
   ['a part of Node where there is no I/O', 'transport/src', 'node:fs', /does no I\/O/],
   ['a part of Node without its scheme', 'pcap/src', 'fs', /does no I\/O/],

@@ -4,6 +4,7 @@
 //   sansIo          folders that import neither Node's modules nor npm packages, but for exceptSansIo
 //   bundled         folders whose npm packages are bundled: devDependencies are enough
 //   oracles         folders that import nothing but themselves and these packages
+//   doors           the one file of a folder that files outside of it import
 //   circlesAllowed  folders in which circles of files are not looked for
 //
 // Tests next to the code are checked for circles only. Exit code 1 and a line each for what breaks a rule.
@@ -37,6 +38,10 @@ function wrongImport(path, specifier, { rules, manifests, exists }) {
     const target = posix.join(posix.dirname(path), specifier);
     if (!exists(target)) return 'which is no file';
     if (!target.startsWith(`packages/${own}/`)) return 'outside of its package';
+    const room = Object.keys(rules.doors).find(
+      (folder) => target.startsWith(folder) && !path.startsWith(folder),
+    );
+    if (room && target !== room + rules.doors[room]) return `past the door ${rules.doors[room]} of ${room}`;
     const oracle = Object.keys(rules.oracles).find((folder) => path.startsWith(folder));
     return oracle && !target.startsWith(oracle) && `outside of the oracle ${oracle}`;
   }

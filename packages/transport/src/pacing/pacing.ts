@@ -21,6 +21,7 @@ export class Pacing {
   readonly #owner: Owner;
   readonly #clock: Clock;
   readonly #timers: Timers;
+  readonly congestion: CongestionController;
   readonly #limit = new RateLimit();
   /** Undefined where the controller has no rate. */
   readonly #control: ControlledRate | undefined;
@@ -34,6 +35,7 @@ export class Pacing {
     this.#owner = owner;
     this.#clock = clock;
     this.#timers = timers;
+    this.congestion = congestion;
     this.#control = owner.reacts ? new ControlledRate(congestion) : undefined;
     this.#mayLimit = owner.reacts;
   }
@@ -57,6 +59,14 @@ export class Pacing {
     const controlled = this.#control.wait(now);
     const yields = controlled === 0 && this.#replyWaits && !this.#replyWasLast;
     return Math.max(wait, yields ? YIELD : controlled);
+  }
+
+  /** Whether the next request may leave; else PACE runs until it may be asked again. */
+  mayLeave(): boolean {
+    const wait = this.wait();
+    if (wait === 0) return true;
+    this.#timers.arm(Timer.PACE, wait);
+    return false;
   }
 
   /** A request leaves: `bytes` from the BTH through the pad, behind an IP header of `ipBytes`. */

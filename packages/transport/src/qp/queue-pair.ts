@@ -389,7 +389,6 @@ export class QueuePair implements Owner, Sender {
     this.#life = (this.#life + 1) % LIVES;
     this.sendQueue.reset();
     this.requester.reset();
-    this.completer.reset();
     this.receives.reset();
     this.responder.reset();
     this.#notification?.reset();
@@ -457,7 +456,7 @@ export class QueuePair implements Owner, Sender {
   sendReplies(batch: TxBatch, budget: number, reads: boolean): number {
     const notified = this.#notification?.transmit(batch) ?? 0;
     const left = budget - notified;
-    if (reads && this.reacts) return notified + this.requester.pace.respond(this.responder, batch, left);
+    if (reads && this.reacts) return notified + this.requester.pacing.respond(this.responder, batch, left);
     return notified + this.responder.transmit(batch, left, reads);
   }
 

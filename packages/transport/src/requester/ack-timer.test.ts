@@ -25,7 +25,14 @@ function setUp(timeout = 14, sample?: number) {
   }
   const probe = new Probe(roundTrip, losses);
   probe.enable(true);
-  const ackTimer = new AckTimer({ attributes: { timeout } } as Owner, timers, roundTrip, probe);
+  const probes = {
+    idle: false,
+    probes: true,
+    get probeDelay() {
+      return probe.delay;
+    },
+  };
+  const ackTimer = new AckTimer({ attributes: { timeout } } as Owner, timers, roundTrip, probes);
   const remaining = (timer: number) => times[timer] - clock[0];
   const left = () => [remaining(Timer.RETRY), remaining(Timer.PROBE)];
   return { clock, timers, probe, ackTimer, remaining, left };

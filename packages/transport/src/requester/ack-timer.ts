@@ -1,7 +1,6 @@
 /** The local ACK timer (IBTA vol 1 §9.7.6.1.3), and the probe's, which is quicker. */
 import { ackTimeoutMicroseconds, psnDiff } from '@node-roce/wire';
 import type { Owner } from '../qp/owner.ts';
-import type { Probe } from './recovery/probe.ts';
 import type { RoundTrip } from './round-trip.ts';
 import { Timer, type Timers } from './timers.ts';
 
@@ -23,6 +22,15 @@ const RETRY_DELAYS = Float64Array.from(
   (_, code) => RETRY_TIMER_FACTOR * ackTimeoutMicroseconds(code),
 );
 
+/** The probe that the timer may be helped by: before a loss its time is that of the round trip. */
+export interface Probes {
+  /** Nothing was lost, and no probe is out. */
+  readonly idle: boolean;
+  readonly probes: boolean;
+  /** µs; −1: none is sent. */
+  readonly probeDelay: number;
+}
+
 /**
  * Decides when RETRY and PROBE run.
  *
@@ -33,17 +41,17 @@ export class AckTimer {
   readonly #owner: Owner;
   readonly #timers: Timers;
   readonly #roundTrip: RoundTrip;
-  readonly #probe: Probe;
+  readonly #recovery: Probes;
   /** With `timeout` 0: packets before this PSN may have to be retransmitted; −1: none. */
   #unsettledEnd = NONE;
   /** Times that RETRY ran out for that since the last progress. */
   #doublings = 0;
 
-  constructor(owner: Owner, timers: Timers, roundTrip: RoundTrip, probe: Probe) {
+  constructor(owner: Owner, timers: Timers, roundTrip: RoundTrip, recovery: Probes) {
     this.#owner = owner;
     this.#timers = timers;
     this.#roundTrip = roundTrip;
-    this.#probe = probe;
+    this.#recovery = recovery;
   }
 
   /** Starts both anew; stops them where nothing is in flight. */
@@ -82,6 +90,11 @@ export class AckTimer {
     if (this.#owner.attributes.timeout === 0) this.#unsettledEnd = sendPsn;
   }
 
+  /** Whether packets may have to be retransmitted that nothing but RETRY asks for. */
+  get isUnsettled(): boolean {
+    return this.#unsettledEnd !== NONE;
+  }
+
   /** Everything before `psn` is acknowledged. */
   acknowledged(psn: number): void {
     this.#doublings = 0;
@@ -106,8 +119,15 @@ export class AckTimer {
     this.#timers.stop(Timer.PROBE);
   }
 
+  get #probeDelay(): number {
+    const recovery = this.#recovery;
+    if (!recovery.idle) return recovery.probeDelay;
+    // None before the round trip is known.
+    return recovery.probes && this.#roundTrip.smoothed > 0 ? this.#roundTrip.overdue : NONE;
+  }
+
   #armProbe(): void {
-    const { delay } = this.#probe;
+    const delay = this.#probeDelay;
     // Where the rule's own timer is as quick, it needs no help.
     if (delay >= 0 && this.#timers.isLaterThan(Timer.RETRY, delay)) this.#timers.arm(Timer.PROBE, delay);
     else this.#timers.stop(Timer.PROBE);

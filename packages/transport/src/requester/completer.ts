@@ -17,7 +17,6 @@ import {
   psnDiff,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
-import { Loss } from '../congestion/controller.ts';
 import { QpStateCode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
@@ -32,27 +31,18 @@ import type { Requester } from './requester.ts';
 import { ANY_ACK } from './round-trip.ts';
 import { Timer } from './timers.ts';
 
-/** Promise: an implied NAK is taken once for each PSN that a response is missing at. */
+/** Keeps nothing of its own. */
 export class Completer {
   readonly #context: Context;
   readonly #owner: Owner;
   readonly #queue: SendQueue;
   readonly #requester: Requester;
-  /** `unackedPsn` at which the last implied NAK was taken; −1: none since then. */
-  #impliedNakPsn = -1;
-  /** Timeouts that there had been then: after another one, the response is missing anew. */
-  #impliedNakTimeouts = 0;
 
   constructor(context: Context, owner: Owner, queue: SendQueue, requester: Requester) {
     this.#context = context;
     this.#owner = owner;
     this.#queue = queue;
     this.#requester = requester;
-  }
-
-  /** RESET: as just created. */
-  reset(): void {
-    this.#impliedNakPsn = -1;
   }
 
   /** Whether a response is to a packet that is out. */
@@ -71,7 +61,7 @@ export class Completer {
       if (psnDiff(psn, requester.sendPsn) < 0) {
         if (isAck) this.#takeCredits(slab, at + BTH_BYTES);
         if (isAck && aethSyndrome(slab, at + BTH_BYTES) === NakCode.PSN_SEQUENCE_ERROR)
-          requester.nakOvertaken();
+          requester.recovery.nakOvertaken();
         requester.answeredTwice(isAck ? ANY_ACK : psn);
       }
       this.#context.counters.staleResponses++;
@@ -90,7 +80,7 @@ export class Completer {
     if (kind === AethKind.ACK) {
       const reached = this.#acknowledge(psn);
       this.#takeCredits(slab, at + BTH_BYTES);
-      if (!reached) this.#impliedNak();
+      if (!reached) requester.recovery.impliedNak();
       this.#settle(before);
       return;
     }
@@ -100,7 +90,7 @@ export class Completer {
     if (this.#owner.state === QpStateCode.ERR) return;
     if (!reached) {
       // READ or atomic results are missing before it; they come first.
-      this.#impliedNak();
+      requester.recovery.impliedNak();
       this.#settle(before);
       return;
     }
@@ -117,9 +107,9 @@ export class Completer {
     if (requester.cursorPsn !== requester.unackedPsn && !requester.timers.isRunning(Timer.RNR)) {
       const { counters } = this.#owner;
       counters.receivedSeqErr++;
-      if (requester.retries.anyLeft) counters.sequenceNakRetries++;
+      if (requester.recovery.retries.anyLeft) counters.sequenceNakRetries++;
       // Without a retry left the queue pair has ended, or has migrated and goes on.
-      requester.retrySequence();
+      requester.recovery.nak();
     }
     this.#settle(before);
   }
@@ -148,7 +138,7 @@ export class Completer {
     counters.receivedRnrErr++;
     // A copy of the one that is being waited for.
     if (!progressed && requester.timers.isRunning(Timer.RNR)) return;
-    if (!requester.retries.spendRnr()) {
+    if (!requester.recovery.retries.spendRnr()) {
       counters.rnrRetryExceededErr++;
       requester.failed.completeOldest(WcStatus.RNR_RETRY_EXC_ERR);
       return;
@@ -203,14 +193,17 @@ export class Completer {
     reads.received();
     const isEnd = index === queue.packetsOf(queue.head) - 1;
     this.#accept(psn, isEnd, before);
-    if (info.last && !isEnd && this.#owner.state !== QpStateCode.ERR) requester.answeredAlone(psn);
+    const { recovery } = requester;
+    if (info.last && !isEnd && !recovery.idle && this.#owner.state !== QpStateCode.ERR)
+      recovery.answeredAlone(psn);
   }
 
   /** The response that was awaited is in place; the last one completes its entry. */
   #accept(psn: number, isLast: boolean, before: number): void {
     const requester = this.#requester;
-    const { early } = requester;
-    const hasEarly = early.count > 0;
+    const { reads, recovery } = requester;
+    const { early } = reads;
+    const hasEarly = !recovery.idle && early.count > 0;
     if (hasEarly) requester.reads.list.answered(psn, early);
     requester.acknowledged(psnAdd(psn, 1));
     if (isLast) this.#queue.completeOldest();
@@ -269,7 +262,8 @@ export class Completer {
     const reached = this.#acknowledge(psnAdd(psn, -1));
     if (this.#owner.state === QpStateCode.ERR) return false;
     if (reached && psn === requester.unackedPsn) return true;
-    if (packet.info.operation === OperationBits.ATOMIC_ACKNOWLEDGE || !this.#keep(packet)) this.#impliedNak();
+    if (packet.info.operation === OperationBits.ATOMIC_ACKNOWLEDGE || !this.#keep(packet))
+      requester.recovery.impliedNak();
     this.#settle(before);
     return false;
   }
@@ -280,7 +274,8 @@ export class Completer {
    */
   #keep({ info, at, psn, payload }: InboundPacket): boolean {
     const queue = this.#queue;
-    const { early, reads, unackedPsn } = this.#requester;
+    const { reads, recovery, unackedPsn } = this.#requester;
+    const { early } = reads;
     if (!this.#owner.recovery.selective) return false;
     if (early.has(psn)) {
       // It lies between two that were asked for again in one request.
@@ -302,6 +297,7 @@ export class Completer {
       scatterResponse(this.#context, this.#owner.pd, queue, entry, offset, source, payload) !== Scattered.OK
     )
       return false;
+    recovery.keptResponse();
     early.add(psn);
     reads.received();
     // There is room for another response.
@@ -315,15 +311,9 @@ export class Completer {
   /** Responses are missing, and later ones are here: the next turn asks for them alone. A retry for each place. */
   #askForGaps(): void {
     const requester = this.#requester;
-    const { unackedPsn, timeouts, reads, early } = requester;
-    if (this.#owner.state === QpStateCode.ERR || !reads.list.findGap(early, unackedPsn)) return;
-    if (this.#impliedNakPsn !== unackedPsn || this.#impliedNakTimeouts !== timeouts) {
-      this.#owner.counters.impliedNakSeqErr++;
-      if (!requester.spendRetry()) return;
-      requester.lossReported(Loss.GAP);
-      this.#impliedNakPsn = unackedPsn;
-      this.#impliedNakTimeouts = timeouts;
-    }
+    const { unackedPsn, reads, recovery } = requester;
+    if (this.#owner.state === QpStateCode.ERR || !reads.list.findGap(reads.early, unackedPsn)) return;
+    if (!recovery.responsesMissing()) return;
     this.#owner.wantsTurn();
   }
 
@@ -331,7 +321,7 @@ export class Completer {
   #takeEarly(): void {
     const queue = this.#queue;
     const requester = this.#requester;
-    const { early } = requester;
+    const { early } = requester.reads;
     while (early.count > 0 && queue.head !== queue.started) {
       const { head } = queue;
       const { unackedPsn } = requester;
@@ -380,29 +370,7 @@ export class Completer {
   /** After a response: if it acknowledged something, the requester goes on from there. */
   #settle(before: number): void {
     if (this.#owner.state === QpStateCode.ERR || this.#requester.unackedPsn === before) return;
-    if (this.#impliedNakPsn !== this.#requester.unackedPsn) this.#impliedNakPsn = -1;
     this.#requester.settle();
-  }
-
-  /** A response was lost: ask again, once for each place where it is missing. */
-  #impliedNak(): void {
-    const requester = this.#requester;
-    const { unackedPsn, timeouts } = requester;
-    if (this.#impliedNakPsn === unackedPsn && this.#impliedNakTimeouts === timeouts) return;
-    if (psnDiff(requester.cursorPsn, unackedPsn) <= 0) return;
-    this.#owner.counters.impliedNakSeqErr++;
-    if (!this.#retry()) return;
-    this.#impliedNakPsn = unackedPsn;
-    this.#impliedNakTimeouts = timeouts;
-  }
-
-  /** Goes back for an implied NAK: it counts against `retry_cnt` as a timeout does. */
-  #retry(): boolean {
-    const requester = this.#requester;
-    if (!requester.spendRetry()) return false;
-    requester.lossReported(Loss.GAP);
-    requester.rewind('implied-nak');
-    return true;
   }
 
   #takeCredits(slab: Uint8Array, aeth: number): void {

@@ -17,15 +17,19 @@ export const PSN_SPAN = 1 << 22;
  */
 export class Flight {
   readonly cursor = new SendCursor();
-  readonly #queue: SendQueue;
+  readonly queue: SendQueue;
   /** Next PSN never sent (`sq_psn`), and the oldest that is not acknowledged. */
   #sendPsn = 0;
   #unackedPsn = 0;
+  /** Packets acknowledged so far, modulo 2^32. */
+  acknowledgedPackets = 0;
+  /** Packets that have left since an ACK was asked for. */
+  sinceAckReq = 0;
   /** Why the cursor was last put back. */
   #cause: RetransmitCause = 'timeout';
 
   constructor(queue: SendQueue) {
-    this.#queue = queue;
+    this.queue = queue;
   }
 
   get sendPsn(): number {
@@ -54,18 +58,19 @@ export class Flight {
   start(psn: number): void {
     this.#cause = 'timeout';
     this.#sendPsn = this.#unackedPsn = psn;
-    this.cursor.place(this.#queue.head, psn);
+    this.cursor.place(this.queue.head, psn);
   }
 
   /** Nothing is waited for any more. */
   stop(): void {
+    this.sinceAckReq = 0;
     this.#unackedPsn = this.#sendPsn;
     this.toHead();
   }
 
   /** Everything was flushed: the cursor is at the next entry. */
   toHead(): void {
-    this.cursor.place(this.#queue.head, this.#sendPsn);
+    this.cursor.place(this.queue.head, this.#sendPsn);
   }
 
   /** The cursor was moved past the packets that left. @returns whether that was sent for the first time */
@@ -80,6 +85,7 @@ export class Flight {
   acknowledged(psn: number): number {
     const packets = psnDiff(psn, this.#unackedPsn);
     this.#unackedPsn = psn;
+    this.acknowledgedPackets = (this.acknowledgedPackets + packets) | 0;
     return packets;
   }
 
@@ -96,17 +102,18 @@ export class Flight {
 
   /** Puts the cursor at the oldest PSN that is not acknowledged. */
   seekUnacked(pathMtu: number): void {
-    this.cursor.seek(this.#queue, this.#unackedPsn, pathMtu);
+    this.sinceAckReq = 0;
+    this.cursor.seek(this.queue, this.#unackedPsn, pathMtu);
   }
 
   /** Whether the packet that the cursor went back to is acknowledged meanwhile: what was sent before arrived after all. */
   get isCursorBehind(): boolean {
-    return this.out < 0 || indexLess(this.cursor.entry, this.#queue.head);
+    return this.out < 0 || indexLess(this.cursor.entry, this.queue.head);
   }
 
   /** The broken promise, if there is one. */
   check(reliable: boolean): string | undefined {
-    const queue = this.#queue;
+    const queue = this.queue;
     const { entry } = this.cursor;
     if (indexLess(entry, queue.head) || indexLess(queue.started, entry))
       return `the cursor is at entry ${entry}`;

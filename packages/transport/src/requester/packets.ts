@@ -27,7 +27,7 @@ import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
-import type { WrOpcodeRow } from '../wr-opcodes.ts';
+import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 
 /** Offset in a BTH of the byte with AckReq in its top bit. */
@@ -205,6 +205,14 @@ export class RequestPackets {
     const psn = BTH_ACK_REQ | cursor.psn;
     writeBth(header, base, row.only, migReq, DEFAULT_PKEY, destQpn, psn);
     finishSlot(owner, batch, o - base, fragments, size, 0, cursor.entry);
+    return WcStatus.SUCCESS;
+  }
+
+  /** Adds a packet of a message, an atomic or a placement once more: it asks for an ACK. @returns `WcStatus`: why it can't be sent */
+  addAgain(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, last: boolean): number {
+    if (row.wire === Wire.PLACEMENT) return this.addPlacement(batch, cursor, row);
+    if (row.wire !== Wire.ATOMIC) return this.addMessage(batch, cursor, row, last, true);
+    this.addAtomic(batch, cursor, row);
     return WcStatus.SUCCESS;
   }
 

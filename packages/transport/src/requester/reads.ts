@@ -1,6 +1,7 @@
 /** READs and atomics in flight: how many requests, and how many READ responses they were asked for. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import { Turn, TurnQueue } from '../scheduler.ts';
+import { OutOfOrder } from './out-of-order.ts';
 import { ReadRequests } from './read-requests.ts';
 
 /** Responses that one READ request asks for, at most. */
@@ -68,6 +69,8 @@ export class OutstandingReads {
   readonly #owner: { wantsTurn(): void };
   readonly #turn = new Turn<OutstandingReads>(this);
   readonly list = new ReadRequests();
+  /** Responses that came before one that is missing. */
+  readonly early = new OutOfOrder();
   /** READ responses that were asked for and not received. */
   #responses = 0;
   /** The share of each in the budget. */

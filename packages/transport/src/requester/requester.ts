@@ -1,10 +1,10 @@
 /** The requester of a queue pair: requests that its send queue has out, and their end. */
-import { psnAdd, psnDiff } from '@node-roce/wire';
+import { psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { Aimd } from '../congestion/aimd.ts';
-import { type CongestionController, Loss } from '../congestion/controller.ts';
+import type { CongestionController } from '../congestion/controller.ts';
 import { Dcqcn } from '../congestion/dcqcn.ts';
-import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
+import { QpStateCode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import { Pacing } from '../pacing/pacing.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
@@ -12,28 +12,19 @@ import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../serial.ts';
 import type { TimePlace } from '../times.ts';
-import { AckTimer } from './ack-timer.ts';
 import { Credits } from './credits.ts';
 import { FailedEntry } from './failed-entry.ts';
 import { Flight } from './flight.ts';
-import { OutOfOrder } from './out-of-order.ts';
 import { RequestPackets } from './packets.ts';
 import { OutstandingReads } from './reads.ts';
-import { LossBursts } from './recovery/loss-bursts.ts';
-import { Probe } from './recovery/probe.ts';
-import { Repair } from './recovery/repair.ts';
-import { Retries } from './recovery/retries.ts';
-import { Again, SelectiveRepeat } from './recovery/selective-repeat.ts';
+import { LossBursts, Recovery } from './recovery/recovery.ts';
 import { ROUND_TRIP_TIMES, RoundTrip } from './round-trip.ts';
 import { TIMERS, Timer, Timers } from './timers.ts';
 import { READ_BUDGET_WAIT, Transmitter } from './transmitter.ts';
 import { XrcPackets } from './xrc-packets.ts';
 
-/** Acknowledged so far beyond the cursor, packets were kept; one by itself may have been late. */
-const KEPT_LEAST = 2;
-
 /**
- * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, probe and wait; it decides when. Only reliable connections
+ * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, recover from losses (`recovery/`) and wait; it decides when. Only reliable connections
  * have windows, credits, timers and go-back-N; UC and UD send each packet once and complete an entry when the link has
  * taken it.
  *
@@ -45,26 +36,16 @@ export class Requester {
   readonly #owner: Owner;
   readonly #queue: SendQueue;
   readonly #flight: Flight;
-  readonly #probe: Probe;
-  readonly #roundTrip: RoundTrip;
-  readonly #ackTimer: AckTimer;
   readonly #transmitter: Transmitter;
   readonly timers: Timers;
-  readonly retries = new Retries();
   readonly credits = new Credits();
   readonly reads: OutstandingReads;
   readonly failed: FailedEntry;
-  readonly early = new OutOfOrder();
-  readonly #repair: Repair;
-  readonly #peerKeeps: SelectiveRepeat;
-  readonly #losses = new LossBursts();
+  readonly recovery: Recovery;
   readonly congestion: CongestionController;
-  readonly pace: Pacing;
+  readonly pacing: Pacing;
   /** Where the times of its parts are. */
   readonly #place: TimePlace;
-  #timeouts = 0;
-  /** The ACK timer ran out, and the packets that were in flight then may still be on their way. */
-  #mayBeSlow = false;
   /** Packets are in a batch that the link has not taken. */
   #withLink = false;
   /** SQD: everything that was started is done, and the owner knows. */
@@ -79,38 +60,19 @@ export class Requester {
     this.reads = new OutstandingReads(context.readBudget, owner);
     const Packets = owner.type === 'XRC_INI' ? XrcPackets : RequestPackets;
     const packets = new Packets(context, owner, queue);
-    this.#repair = new Repair(context, owner, queue, packets, this.failed, this.reads, this.early);
-    this.#peerKeeps = new SelectiveRepeat(context.clock);
     this.#place = context.times.take();
     const { array, at } = this.#place;
-    this.#roundTrip = new RoundTrip(context.clock, this.#losses, { array, at: at + TIMERS });
-    this.#probe = new Probe(this.#roundTrip, this.#losses);
+    const losses = new LossBursts();
+    const roundTrip = new RoundTrip(context.clock, losses, { array, at: at + TIMERS });
     this.congestion = owner.reacts
-      ? new Dcqcn(this.#roundTrip, owner.congestion)
-      : new Aimd(this.#roundTrip, { array, at: at + TIMERS + ROUND_TRIP_TIMES });
+      ? new Dcqcn(roundTrip, owner.congestion)
+      : new Aimd(roundTrip, { array, at: at + TIMERS + ROUND_TRIP_TIMES });
     this.timers = new Timers(context.clock, context.deadlines, this, this.#place);
-    this.pace = new Pacing(owner, context.clock, this.timers, this.congestion);
-    this.#ackTimer = new AckTimer(owner, this.timers, this.#roundTrip, this.#probe);
-    const { timers, credits, reads, failed, congestion, early } = this;
-    this.#transmitter = new Transmitter({
-      context,
-      owner,
-      queue,
-      packets,
-      flight: this.#flight,
-      failed,
-      timers,
-      credits,
-      reads,
-      roundTrip: this.#roundTrip,
-      congestion,
-      pacer: this.pace,
-      probe: this.#probe,
-      early,
-      repair: this.#repair,
-      peerKeeps: this.#peerKeeps,
-      losses: this.#losses,
-    });
+    this.pacing = new Pacing(owner, context.clock, this.timers, this.congestion);
+    const { timers, reads, failed, pacing, credits } = this;
+    const parts = { context, owner, flight: this.#flight, failed, timers, reads, pacing };
+    this.recovery = new Recovery(parts, packets, credits, roundTrip, losses);
+    this.#transmitter = new Transmitter(parts, this.recovery, packets, credits);
     this.reads.setPathMtu(owner.attributes.pathMtu);
   }
 
@@ -125,11 +87,6 @@ export class Requester {
   /** PSN that is sent next. */
   get cursorPsn(): number {
     return this.#flight.cursor.psn;
-  }
-
-  /** Times that all was retransmitted because nothing was heard, modulo 2^32. */
-  get timeouts(): number {
-    return this.#timeouts;
   }
 
   get drained(): boolean {
@@ -150,17 +107,11 @@ export class Requester {
   reset(): void {
     this.stop();
     this.credits.reset(false);
-    this.#roundTrip.reset();
-    this.#peerKeeps.reset();
-    this.#losses.reset();
-    this.#ackTimer.reset();
     this.congestion.reset();
-    const { rateLimit, retryCnt, rnrRetry, pathMtu } = this.#owner.attributes;
-    this.pace.setRate(rateLimit);
-    this.retries.grant(retryCnt);
-    this.retries.grantRnr(rnrRetry);
-    this.#probe.enable(this.#owner.recovery.probes);
+    const { rateLimit, pathMtu } = this.#owner.attributes;
+    this.pacing.setRate(rateLimit);
     this.reads.setPathMtu(pathMtu);
+    this.recovery.reset();
     this.#flight.start(0);
     this.#drained = false;
   }
@@ -169,12 +120,9 @@ export class Requester {
   stop(): void {
     this.timers.stopAll();
     this.reads.release();
-    this.#roundTrip.cancel();
     this.failed.forget();
-    this.#probe.forget();
-    this.#repair.stop();
-    this.early.clear();
-    this.#transmitter.stop();
+    this.recovery.stop();
+    this.reads.early.clear();
     this.#flight.stop();
   }
 
@@ -214,13 +162,14 @@ export class Requester {
   configure(from: QpAttributes, to: QpAttributes): void {
     if (to.pathMtu !== from.pathMtu) this.reads.setPathMtu(to.pathMtu);
     if (to.rateLimit !== from.rateLimit) {
-      this.pace.setRate(to.rateLimit);
+      this.pacing.setRate(to.rateLimit);
       this.timers.stop(Timer.PACE);
       this.#owner.wantsTurn();
     }
-    if (to.timeout !== from.timeout && this.#owner.reliable) this.#ackTimer.reconfigure(this.#flight.out > 0);
-    if (to.retryCnt !== from.retryCnt) this.retries.grant(to.retryCnt);
-    if (to.rnrRetry !== from.rnrRetry) this.retries.grantRnr(to.rnrRetry);
+    if (to.timeout !== from.timeout && this.#owner.reliable)
+      this.recovery.ackTimer.reconfigure(this.#flight.out > 0);
+    if (to.retryCnt !== from.retryCnt) this.recovery.retries.grant(to.retryCnt);
+    if (to.rnrRetry !== from.rnrRetry) this.recovery.retries.grantRnr(to.rnrRetry);
     if (to.maxRdAtomic !== from.maxRdAtomic) this.#owner.wantsTurn();
   }
 
@@ -256,158 +205,45 @@ export class Requester {
 
   // --------------------------------------------------------- acknowledgements
 
-  /** Everything before `psn` is acknowledged: retries start anew, the window may grow. */
+  /** Everything before `psn` is acknowledged: the window may grow. */
   acknowledged(psn: number): void {
     const packets = this.#flight.acknowledged(psn);
-    this.#losses.acknowledged(packets);
-    this.retries.progress();
-    if (this.#losses.isLossy) this.#roundTrip.isAtMost(this.#peerKeeps.gapClosedAfter(psn));
-    this.#peerKeeps.progress(psn);
-    this.#roundTrip.acknowledged(psn);
-    this.#probe.progress(this.#context.clock[0], psn);
-    this.#ackTimer.acknowledged(psn);
+    const { recovery } = this;
+    if (recovery.idle) recovery.roundTrip.acknowledged(psn);
+    else recovery.acknowledged(psn, packets);
     this.congestion.onAck(packets, psn, this.#flight.sendPsn);
     this.reads.retire(psn);
-    if (this.#repair.active) this.#repair.acknowledged(psn);
   }
 
   /** An answer came that acknowledges nothing new: an ACK (ANY_ACK), or the response at a PSN. A packet came twice. */
   answeredTwice(answer: number): void {
-    this.#probe.answeredTwice();
-    this.#roundTrip.confirm(answer);
-  }
-
-  /** A sequence NAK for a packet that is acknowledged by now: what came behind that was discarded, perhaps, and no other NAK reports it. */
-  nakOvertaken(): void {
-    if (this.#owner.attributes.timeout !== 0 || this.#flight.out <= 0) return;
-    this.#ackTimer.unsettled(this.sendPsn);
-    this.#ackTimer.taken(true);
+    const { recovery } = this;
+    if (!recovery.idle) recovery.answeredTwice();
+    recovery.roundTrip.confirm(answer);
   }
 
   /** The READ response at `psn` came, and some before it did not. */
   answered(psn: number): void {
-    this.#roundTrip.answered(psn);
-  }
-
-  /** The READ response at `psn`, which was the next one, is LAST or ONLY within a request: if the probe asked for it alone, those behind it are lost. */
-  answeredAlone(psn: number): void {
-    if (!this.#probe.asksOnlyFor(psn)) return;
-    this.lossReported(Loss.GAP);
-    this.rewind('probe');
+    this.recovery.roundTrip.answered(psn);
   }
 
   /** After responses that acknowledged something: the cursor, the timers and the turn to send. */
   settle(): void {
     // The peer takes requests again: the wait that it asked for is over.
     this.timers.stop(Timer.RNR);
-    const flight = this.#flight;
-    if (flight.isCursorBehind && this.#isTimeoutUndone) {
-      this.congestion.undo();
-      this.#transmitter.takeUp();
-    } else if (flight.isCursorBehind) {
-      // Acknowledged beyond where the cursor had gone back to: what was sent before arrived after all, and was kept.
-      const isKept = flight.cause === 'sequence-nak' && flight.out <= -KEPT_LEAST;
-      if (isKept && this.#owner.recovery.selective) this.#peerKeeps.learn(this.#losses.isFrequent);
-      this.#transmitter.catchUp();
-    } else if (this.#probe.showsLoss(this.#context.clock[0], flight.unackedPsn)) {
-      const { learned } = this.#peerKeeps;
-      this.onLoss(learned ? Loss.GAP : Loss.WHOLE);
-      if (learned) this.#fillGap(flight.unackedPsn, flight.out, 'probe');
-      else this.rewind('probe');
-    }
+    const { recovery } = this;
+    if (!recovery.idle) recovery.settled();
     if (this.failed.completeIfOldest()) return;
-    this.#restartAckTimer();
+    this.recovery.ackTimer.restart(this.#flight.out > 0);
     this.checkDrained();
     this.#owner.wantsTurn();
   }
 
-  /**
-   * More is acknowledged than was retransmitted since the timeout (F-RTO, RFC 5682): it was on its way, nothing was lost, the peer was
-   * slow. Not clear where the peer keeps what comes behind a gap, or the next gap is near; nor on another path, where none of it is.
-   */
-  get #isTimeoutUndone(): boolean {
-    return this.#mayBeSlow && !this.#peerKeeps.learned && !this.#losses.isFrequent;
-  }
-
-  /** An answer shows a loss. */
-  lossReported(loss: number): void {
-    this.#ackTimer.unsettled(this.sendPsn);
-    this.#losses.seen();
-    this.onLoss(loss);
-  }
-
-  /** A loss was seen. */
-  onLoss(loss: number): void {
-    this.#losses.lost();
-    this.congestion.onLoss(loss, this.unackedPsn, this.sendPsn);
-  }
-
-  /** Everything from the oldest unacknowledged PSN is retransmitted. The ACK timer starts when the link has taken it. */
-  rewind(cause: RetransmitCause): void {
-    this.#mayBeSlow = false;
-    this.#transmitter.goBack(cause);
-    this.#ackTimer.stop();
-  }
-
-  /** A sequence NAK names the oldest packet in flight: all is retransmitted, or a gap, where the peer keeps the rest. */
-  retrySequence(): boolean {
-    const { unackedPsn, out } = this.#flight;
-    const again = this.#owner.recovery.selective
-      ? this.#peerKeeps.nakked(unackedPsn, this.#answerTime, this.congestion.window)
-      : Again.ALL;
-    if (again === Again.NOTHING) {
-      this.#ackTimer.unsettled(this.sendPsn);
-      // Without an ACK timer nothing else would ask again.
-      if (this.#peerKeeps.learned || this.#owner.attributes.timeout === 0) this.#awaitGap();
-      return true;
-    }
-    // A peer that keeps NAKs again and again while a gap is open; the ACK timer runs on meanwhile.
-    const isFree = again === Again.GAP && this.#peerKeeps.isRepeated;
-    if (!isFree && !this.spendRetry()) return false;
-    this.lossReported(again === Again.ALL ? Loss.WHOLE : Loss.GAP);
-    if (again === Again.ALL) {
-      this.rewind('sequence-nak');
-      if (this.#owner.recovery.selective) this.#peerKeeps.try();
-    } else {
-      // The packets behind it are acknowledged late.
-      this.#roundTrip.cancel();
-      this.#fillGap(unackedPsn, out, 'sequence-nak');
-    }
-    return true;
-  }
-
-  /** µs until a retransmission is answered. Where losses are frequent, a loss is likelier than a late packet. */
-  get #answerTime(): number {
-    return this.#losses.isLossy ? this.#roundTrip.smoothed : this.#roundTrip.settled;
-  }
-
-  /** The peer keeps the packets behind the oldest one in flight: that one, and easily lost ones near it, are retransmitted. */
-  #fillGap(unackedPsn: number, out: number, cause: RetransmitCause): void {
-    const packets = Math.min(out, this.#losses.burst(this.congestion.window));
-    const end = psnAdd(unackedPsn, packets);
-    this.#peerKeeps.sentAgain(unackedPsn, end, packets < out);
-    this.timers.stop(Timer.GAP);
-    this.#awaitGap();
-    this.#roundTrip.cancelIn(unackedPsn, end);
-    if (packets > 1) this.#repair.beginFirstTwice(unackedPsn, end, cause);
-    else this.#repair.begin(unackedPsn, end, cause);
-  }
-
-  /** Waits for the answer to packets of the gap that were retransmitted; afterwards more are sent. */
-  #awaitGap(): void {
-    const wait = this.#peerKeeps.waits(this.#flight.unackedPsn, this.#answerTime, this.congestion.window);
-    this.timers.armUnlessRunning(Timer.GAP, wait);
-  }
-
   /** The receiver was not ready: nothing is sent for `wait` µs. */
   waitForReceiver(wait: number): void {
-    this.rewind('rnr');
+    this.recovery.goBack('rnr');
     // The peer is there and has answered: the ACK timer stands still meanwhile.
     this.timers.arm(Timer.RNR, wait);
-  }
-
-  #restartAckTimer(): void {
-    this.#ackTimer.restart(this.#flight.out > 0);
   }
 
   // ------------------------------------------------------------------- timers
@@ -418,7 +254,7 @@ export class Requester {
     const { state, reliable } = this.#owner;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
     if (!reliable) this.#completeTaken();
-    else this.#ackTimer.taken(this.#flight.out > 0);
+    else this.recovery.ackTimer.taken(this.#flight.out > 0);
   }
 
   /** UC, UD: the entries whose packets those were are done. */
@@ -448,107 +284,27 @@ export class Requester {
       else timers.arm(Timer.READ_BUDGET, READ_BUDGET_WAIT);
     }
     if (timers.takeDue(Timer.RNR)) this.#owner.wantsTurn();
-    if (timers.takeDue(Timer.GAP)) this.#gapOverdue();
-    if (timers.takeDue(Timer.RETRY)) {
-      timers.stop(Timer.PROBE);
-      // Packets that wait for the link are not lost: the timer starts when it has taken them.
-      if (this.#withLink) return;
-      const { counters, attributes } = this.#owner;
-      if (attributes.timeout === 0) {
-        this.#unsettledOverdue();
-        return;
-      }
-      counters.timeouts++;
-      this.#timeouts = (this.#timeouts + 1) | 0;
-      if (!this.spendRetry()) return;
-      this.#probe.timedOut(this.#context.clock[0]);
-      this.onLoss(Loss.TIMEOUT);
-      this.rewind('timeout');
-      this.#mayBeSlow = true;
-    } else {
-      const late = timers.lateness(Timer.PROBE);
-      if (!timers.takeDue(Timer.PROBE) || this.#withLink || isPaced) return;
-      if (this.#probe.isDelayed(late)) this.#ackTimer.taken(this.#flight.out > 0);
-      else this.#wantProbe();
-    }
-  }
-
-  /** Packets that a NAK was about may have been discarded once more, and nothing reports it: all is retransmitted, which takes no retry. */
-  #unsettledOverdue(): void {
-    // The NAK that is waiting for its time comes first, and takes a retry.
-    if (this.timers.isRunning(Timer.GAP)) {
-      this.#restartAckTimer();
-      return;
-    }
-    this.#timeouts = (this.#timeouts + 1) | 0;
-    if (this.#ackTimer.unsettledOverdue(this.sendPsn)) this.lossReported(Loss.WHOLE);
-    this.rewind(this.#queue.rowOf(this.#queue.head)?.readOrAtomic ? 'implied-nak' : 'sequence-nak');
-  }
-
-  /** A probe leaves with the next turn, unless none is left or one is wanted; with the packets that are easily lost together with it. */
-  #wantProbe(): void {
-    if (!this.#probe.isAllowed || this.#probe.wanted) return;
-    const { unackedPsn, out } = this.#flight;
-    this.#owner.counters.probes++;
-    this.#probe.want();
-    // Once, and only where losses are near each other: a peer that is gone sees no more of it.
-    const isNear = this.#losses.burst(this.congestion.window) > 1;
-    const fills = isNear && this.#peerKeeps.learned && out > 1 && this.#probe.unanswered === 1;
-    if (fills) this.#fillGap(unackedPsn, out, 'probe');
-    this.#owner.wantsTurn();
-  }
-
-  /** The packets retransmitted for a NAK are not answered: another NAK came for them meanwhile, or nothing came at all. */
-  #gapOverdue(): void {
-    const { unackedPsn, out } = this.#flight;
-    const keeps = this.#peerKeeps.keepsBehind(unackedPsn);
-    if (out <= 0 || !(keeps || this.#peerKeeps.isNakked(unackedPsn)) || this.timers.isRunning(Timer.RNR))
-      return;
-    if (!this.#peerKeeps.nakCameAgain) {
-      if (keeps && !this.#withLink && this.#probe.unanswered === 0) this.#wantProbe();
-    } else if (this.retrySequence()) this.#owner.wantsTurn();
+    this.recovery.due(this.#withLink, isPaced);
   }
 
   /** The connection has taken another path: packets in flight on the one before are retransmitted, with new retries. */
   migrated(): void {
-    const { retryCnt } = this.#owner.attributes;
-    this.retries.grant(retryCnt);
-    this.#probe.enable(this.#owner.recovery.probes);
-    this.#roundTrip.reset();
-    this.#losses.reset();
+    this.recovery.migrated();
     this.congestion.reset();
     const { state, reliable } = this.#owner;
     const sends = state === QpStateCode.RTS || state === QpStateCode.SQD;
-    if (reliable && sends && this.#flight.out > 0) this.rewind('timeout');
-  }
-
-  /** Takes a retry; without one left, the connection migrates, or the oldest entry fails. @returns whether there was one */
-  spendRetry(): boolean {
-    const { counters } = this.#owner;
-    if (this.retries.spend()) {
-      counters.retries++;
-      return true;
-    }
-    // All is retransmitted on the other path, with new retries: the caller has nothing to do.
-    if (this.#owner.migrates()) return false;
-    counters.retryExceededErr++;
-    this.failed.completeOldest(WcStatus.RETRY_EXC_ERR);
-    return false;
+    if (reliable && sends && this.#flight.out > 0) this.recovery.goBack('timeout');
   }
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
     const { state, reliable, attributes } = this.#owner;
     const parts =
-      this.timers.check() ?? this.retries.check() ?? this.reads.check() ?? this.congestion.check();
+      this.timers.check() ?? this.recovery.check() ?? this.reads.check() ?? this.congestion.check();
     if (parts !== undefined) return parts;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
-    const { unackedPsn, sendPsn } = this.#flight;
-    const broken =
-      this.#flight.check(reliable) ??
-      this.failed.check() ??
-      this.early.check(unackedPsn) ??
-      this.#repair.check(unackedPsn, sendPsn);
+    const { unackedPsn } = this.#flight;
+    const broken = this.#flight.check(reliable) ?? this.failed.check() ?? this.reads.early.check(unackedPsn);
     if (broken !== undefined || !reliable || attributes.timeout === 0) return broken;
     const { out } = this.#flight;
     const waits = this.timers.isRunning(Timer.RETRY) || this.timers.isRunning(Timer.RNR) || this.#withLink;

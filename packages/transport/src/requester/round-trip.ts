@@ -1,7 +1,6 @@
 /** The time from a request to its answer: one packet at a time is timed. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { Clock, TimePlace } from '../times.ts';
-import { LossBursts } from './recovery/loss-bursts.ts';
 
 /** `settled` before the first sample, µs. */
 const SETTLED_FIRST = 1_000;
@@ -21,6 +20,13 @@ const ACK_DELAY_KEPT = 10_000_000;
 /** Where losses were seen they delay ACKs, too: so much of it is kept with each sample. */
 const ACK_DELAY_SHARE = 3 / 4;
 
+/** An answer is overdue after two smoothed round trips and the largest ACK delay, but not before this, µs. */
+const OVERDUE_MIN = 50;
+/** The longest such time, µs: a whole number of 31 bits is passed without a box. */
+export const OVERDUE_MAX = 0x3fff_ffff;
+
+const NO_LOSSES = { areSeen: false };
+
 /** `doubt`, `confirm`: any ACK. */
 export const ANY_ACK = -1;
 
@@ -31,7 +37,7 @@ export class RoundTrip {
   readonly #first: number;
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
-  readonly #losses: LossBursts;
+  readonly #losses: { readonly areSeen: boolean };
   /** It may be retransmitted by a probe or after a timeout; the second answer to that will be so. */
   #inDoubt = false;
   #secondAnswer = ANY_ACK;
@@ -41,7 +47,7 @@ export class RoundTrip {
   /** @param place room for `ROUND_TRIP_TIMES` */
   constructor(
     clock: Clock,
-    losses = new LossBursts(),
+    losses: { readonly areSeen: boolean } = NO_LOSSES,
     place: TimePlace = { array: new Float64Array(ROUND_TRIP_TIMES), at: 0 },
   ) {
     this.clock = clock;
@@ -187,6 +193,12 @@ export class RoundTrip {
   /** The largest delay of an ACK seen lately, beyond the smoothed round trip, µs. */
   get ackDelay(): number {
     return this.#times[this.#first + ACK_DELAY];
+  }
+
+  /** Whole µs after which the answer to a packet is overdue. */
+  get overdue(): number {
+    const overdue = Math.max(OVERDUE_MIN, 2 * this.smoothed + this.ackDelay);
+    return Math.min(OVERDUE_MAX, overdue) | 0;
   }
 
   /** The longest that was seen lately, µs. */

@@ -4,15 +4,18 @@ import { SendWqe } from '../rings.ts';
 import { executeLocal } from '../windows.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import { checkEntry } from './checks.ts';
+import type { Credits } from './credits.ts';
 import type { RequesterParts } from './parts.ts';
 import { Timer } from './timers.ts';
 
 /** Keeps nothing of its own. */
 export class Starter {
   readonly #parts: RequesterParts;
+  readonly #credits: Credits;
 
-  constructor(parts: RequesterParts) {
+  constructor(parts: RequesterParts, credits: Credits) {
     this.#parts = parts;
+    this.#credits = credits;
   }
 
   /**
@@ -20,8 +23,9 @@ export class Starter {
    * waits for the entries before it.
    */
   start(): boolean {
-    const { context, owner, queue, flight, credits, failed } = this.#parts;
-    const { cursor } = flight;
+    const { context, owner, flight, failed } = this.#parts;
+    const { cursor, queue } = flight;
+    const credits = this.#credits;
     const index = cursor.entry;
     const { words } = queue;
     const w = queue.wordOf(index);
@@ -60,11 +64,12 @@ export class Starter {
    * out) is not started after all.
    */
   takeBack(): void {
-    const { queue, flight, credits, reads, timers } = this.#parts;
+    const { flight, reads, timers } = this.#parts;
+    const { queue } = flight;
     if (queue.started === queue.head) return;
     const last = (queue.started - 1) | 0;
     if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return;
-    credits.count(-this.#messagesOf(queue.rowOf(last), queue.packetsOf(last)));
+    this.#credits.count(-this.#messagesOf(queue.rowOf(last), queue.packetsOf(last)));
     queue.unstart();
     reads.stopWaiting();
     timers.stop(Timer.READ_BUDGET);
@@ -77,15 +82,16 @@ export class Starter {
 
   /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */
   #fenceHolds(row: WrOpcodeRow): boolean {
-    const { queue, flight } = this.#parts;
+    const { flight } = this.#parts;
+    const { queue } = flight;
     if (row.opcode === WrOpcode.LOCAL_INV) return flight.cursor.entry !== queue.head;
     return queue.readOrAtomics > 0;
   }
 
   /** A local operation is done; it completes in its turn. */
   #finishLocal(): void {
-    const { queue, flight } = this.#parts;
-    const { cursor } = flight;
+    const { flight } = this.#parts;
+    const { cursor, queue } = flight;
     const index = cursor.entry;
     queue.start(cursor.psn, 0);
     cursor.place(queue.started, cursor.psn);

@@ -17,6 +17,7 @@ import { indexDiff } from '../serial.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
+import type { Credits } from './credits.ts';
 import type { RequesterParts } from './parts.ts';
 
 /** Whether a message is its data and nothing else; what is posted may have a number that no opcode has. */
@@ -33,9 +34,11 @@ function isPlain(row: WrOpcodeRow | undefined, service: number): row is WrOpcode
  */
 export class WholeMessages {
   readonly #parts: RequesterParts;
+  readonly #credits: Credits;
 
-  constructor(parts: RequesterParts) {
+  constructor(parts: RequesterParts, credits: Credits) {
     this.#parts = parts;
+    this.#credits = credits;
   }
 
   /**
@@ -43,7 +46,9 @@ export class WholeMessages {
    * @returns how many
    */
   add(batch: TxBatch, most: number): number {
-    const { context, owner, queue, flight, credits } = this.#parts;
+    const { context, owner, flight } = this.#parts;
+    const { queue } = flight;
+    const credits = this.#credits;
     const { memory } = context;
     const { words, started } = queue;
     const { cursor } = flight;

@@ -3,14 +3,9 @@
  * sent once more for an answer. It takes no retry, and the ACK timer runs on.
  */
 import { psnDiff } from '@node-roce/wire';
-import { SendCursor } from '../cursor.ts';
-import type { RoundTrip } from '../round-trip.ts';
+import { OVERDUE_MAX, type RoundTrip } from '../round-trip.ts';
 import type { LossBursts } from './loss-bursts.ts';
 
-/** An answer is overdue after two smoothed round trips and the largest ACK delay, but not before this, µs. */
-const PROBE_MIN = 50;
-/** The longest interval, µs: a whole number of 31 bits is passed without a box. */
-const PROBE_MAX = 0x3fff_ffff;
 /** Its answer comes a round trip after it, up to this many times the least one. */
 const PROMPT = 3 / 2;
 const NONE = -1;
@@ -27,8 +22,6 @@ const NONE = -1;
 export class Probe {
   readonly #roundTrip: RoundTrip;
   readonly #losses: LossBursts;
-  /** Where its packet is taken from: the requester's cursor stays where it is. */
-  readonly cursor = new SendCursor();
   #enabled = false;
   #wanted = false;
   /** Sent, or about to be, since the last progress. */
@@ -70,9 +63,14 @@ export class Probe {
   /** Whole µs after which an answer is overdue; −1: none may be sent. */
   get delay(): number {
     if (!this.isAllowed) return NONE;
-    const { smoothed, ackDelay } = this.#roundTrip;
-    const overdue = Math.max(PROBE_MIN, 2 * smoothed + ackDelay);
-    return Math.min(PROBE_MAX, this.#unanswered === 0 ? overdue : overdue * 2 ** this.#doublings) | 0;
+    const { overdue } = this.#roundTrip;
+    return this.#unanswered === 0 ? overdue : Math.min(OVERDUE_MAX, overdue * 2 ** this.#doublings) | 0;
+  }
+
+  /** As on a connection that was never probed. */
+  get isQuiet(): boolean {
+    if (this.#wanted || this.#unanswered > 0 || this.#mayHaveRepaired) return false;
+    return !this.#timedOut && this.#flightEnd === NONE && this.#end === NONE;
   }
 
   /** After each, but where losses are frequent after each second one: there the first is easily lost. */

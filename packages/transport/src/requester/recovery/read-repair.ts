@@ -6,22 +6,26 @@ import { Wire, type WrOpcodeRow } from '../../wr-opcodes.ts';
 import { SendCursor } from '../cursor.ts';
 import type { RequestPackets } from '../packets.ts';
 import type { RequesterParts } from '../parts.ts';
+import type { RoundTrip } from '../round-trip.ts';
 
 /** Owns the flag that responses may be missing; the requests in flight know which (`read-requests.ts`). */
 export class ReadRepair {
   readonly #parts: RequesterParts;
   readonly #packets: RequestPackets;
+  readonly #roundTrip: RoundTrip;
   readonly #cursor = new SendCursor();
 
-  constructor(parts: RequesterParts, packets: RequestPackets) {
+  constructor(parts: RequesterParts, packets: RequestPackets, roundTrip: RoundTrip) {
     this.#parts = parts;
     this.#packets = packets;
+    this.#roundTrip = roundTrip;
   }
 
   /** Adds up to `budget` requests. @returns how many */
   transmit(batch: TxBatch, budget: number): number {
-    const { context, owner, queue, flight, reads, early, roundTrip } = this.#parts;
-    const { list } = reads;
+    const { context, owner, flight, reads } = this.#parts;
+    const { queue } = flight;
+    const { list, early } = reads;
     const cursor = this.#cursor;
     let sent = 0;
     while (sent < budget && !batch.full && list.findGap(early, flight.unackedPsn)) {
@@ -34,7 +38,7 @@ export class ReadRepair {
       if (!this.#add(batch, row, responses)) break;
       const end = psnAdd(gap, responses);
       reads.repeated(gap, end);
-      roundTrip.cancelIn(gap, end);
+      this.#roundTrip.cancelIn(gap, end);
       context.retransmitted(owner, gap, 'implied-nak');
       sent++;
     }

@@ -8,8 +8,8 @@ import type { SendQueue } from '../../qp/send-queue.ts';
 import { Wire } from '../../wr-opcodes.ts';
 import { SendCursor } from '../cursor.ts';
 import type { FailedEntry } from '../failed-entry.ts';
-import type { OutOfOrder } from '../out-of-order.ts';
 import type { RequestPackets } from '../packets.ts';
+import type { RequesterParts } from '../parts.ts';
 import type { OutstandingReads } from '../reads.ts';
 
 /**
@@ -25,7 +25,6 @@ export class Repair {
   readonly #packets: RequestPackets;
   readonly #failed: FailedEntry;
   readonly #reads: OutstandingReads;
-  readonly #early: OutOfOrder;
   readonly #cursor = new SendCursor();
   #active = false;
   #end = 0;
@@ -34,22 +33,14 @@ export class Repair {
   /** It follows once more; −1: none does. */
   #first = -1;
 
-  constructor(
-    context: Context,
-    owner: Owner,
-    queue: SendQueue,
-    packets: RequestPackets,
-    failed: FailedEntry,
-    reads: OutstandingReads,
-    early: OutOfOrder,
-  ) {
+  constructor(parts: RequesterParts, packets: RequestPackets) {
+    const { context, owner, flight, failed, reads } = parts;
     this.#context = context;
     this.#owner = owner;
-    this.#queue = queue;
+    this.#queue = flight.queue;
     this.#packets = packets;
     this.#failed = failed;
     this.#reads = reads;
-    this.#early = early;
   }
 
   /** Whether something of the range is left to be sent. */
@@ -128,7 +119,7 @@ export class Repair {
     const row = queue.rowOf(entry);
     if (row === undefined) return 0;
     const packets = queue.packetsOf(entry);
-    const answered = this.#early.answeredAt(psn, packets - packet, row.readOrAtomic);
+    const answered = this.#reads.early.answeredAt(psn, packets - packet, row.readOrAtomic);
     if (answered > 0) return -answered;
     if (row.wire === Wire.ATOMIC) {
       this.#packets.addAtomic(batch, cursor, row);
@@ -138,7 +129,7 @@ export class Repair {
       // To its end, past the range: a responder that discarded the request serves no more than it is asked for now, and the rest would
       // be a request of its own, which later ones may not reach across.
       const left = this.#reads.next(psn, packet, packets);
-      const responses = this.#early.span(psn, left, left);
+      const responses = this.#reads.early.span(psn, left, left);
       this.#packets.addRead(batch, cursor, row, responses);
       this.#reads.repeated(psn, psnAdd(psn, responses));
       return left;

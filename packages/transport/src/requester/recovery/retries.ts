@@ -1,4 +1,7 @@
 /** How often a requester may still ask again: `retry_cnt` and `rnr_retry` (ibv_modify_qp(3)). */
+import { WcStatus } from '../../constants.ts';
+import type { Owner } from '../../qp/owner.ts';
+import type { FailedEntry } from '../failed-entry.ts';
 
 /** `rnr_retry` 7 means for ever; `retry_cnt` 7 is a count like the others. */
 const RNR_RETRY_INFINITE = 7;
@@ -56,4 +59,18 @@ export class Retries {
       ? undefined
       : `${this.#left} of ${this.#granted} retries, ${this.#rnrLeft} of ${this.#rnrGranted} after RNR NAKs`;
   }
+}
+
+/** Takes a retry; without one left, the connection migrates, or the oldest entry fails. @returns whether there was one */
+export function spendRetry(retries: Retries, owner: Owner, failed: FailedEntry): boolean {
+  const { counters } = owner;
+  if (retries.spend()) {
+    counters.retries++;
+    return true;
+  }
+  // All is retransmitted on the other path, with new retries: the caller has nothing to do.
+  if (owner.migrates()) return false;
+  counters.retryExceededErr++;
+  failed.completeOldest(WcStatus.RETRY_EXC_ERR);
+  return false;
 }

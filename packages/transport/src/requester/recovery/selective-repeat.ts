@@ -63,6 +63,11 @@ export class SelectiveRepeat {
     return this.#learned;
   }
 
+  /** As in a new connection: no NAK was heard, and nothing is on its way again. */
+  get isFresh(): boolean {
+    return !this.#learned && this.#naks === 0 && this.#lastNak === NONE && !this.#isOpen && !this.#isTrying;
+  }
+
   /** All in flight was retransmitted for a gap, and nothing shows that the peer keeps early packets. */
   get goesBack(): boolean {
     return this.#naks > 0 && !this.#learned;
