@@ -43,7 +43,7 @@ import {
 } from './control.ts';
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { RoceBug } from './errors.ts';
-import { QueueTable } from './queue-table.ts';
+import { QueuePairs } from './queue-pairs.ts';
 import type { FrameCount, FrameHost, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
 import type { ResidueClass } from './residue-class.ts';
@@ -112,7 +112,7 @@ export class Adapter {
   readonly doorbells: RingShape;
   readonly #doorbells: Ring;
   readonly #context: Context;
-  readonly #queues: QueueTable;
+  readonly #queues: QueuePairs;
   readonly #admission: Admission;
 
   constructor(options: AdapterOptions) {
@@ -134,7 +134,7 @@ export class Adapter {
       clockOrigin: options.clockOrigin ?? 0,
     });
     this.clock = this.#context.clock;
-    this.#queues = new QueueTable(this.#context, options);
+    this.#queues = new QueuePairs(this.#context, options);
     this.#admission = new Admission(this.#context, this.#queues);
     this.#doorbells = this.#context.newRing(Math.max(1024, 2 * this.limits.maxQp), 1);
     this.doorbells = this.#doorbells.shape;
@@ -329,15 +329,15 @@ export class Adapter {
   }
 
   createCq(cqe: number, contents?: CqContents, newRing?: NewRing): CqCreated {
-    return this.#queues.createCq(cqe, contents, newRing);
+    return this.#queues.cqs.create(cqe, contents, newRing);
   }
 
   resizeCq(handle: number, cqe: number): CqCreated {
-    return this.#queues.resizeCq(handle, cqe);
+    return this.#queues.cqs.resize(handle, cqe);
   }
 
   destroyCq(handle: number): void {
-    this.#queues.destroyCq(handle);
+    this.#queues.cqs.destroy(handle);
   }
 
   createSrq(init: SrqInit): SrqCreated {

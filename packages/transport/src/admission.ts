@@ -19,7 +19,7 @@ import { QpStateCode } from './constants.ts';
 import type { Context } from './context.ts';
 import { InboundPacket, inboundInfo } from './inbound.ts';
 import type { QueuePair } from './qp/queue-pair.ts';
-import type { QueueTable } from './queue-table.ts';
+import type { QueuePairs } from './queue-pairs.ts';
 
 /** States in which requests are taken. */
 const RECEIVING =
@@ -34,10 +34,10 @@ const ECN_CE = 3;
 /** Finds the queue pair of each received packet, or the reason to drop it. */
 export class Admission {
   readonly #context: Context;
-  readonly #queues: QueueTable;
+  readonly #queues: QueuePairs;
   readonly #packet = new InboundPacket();
 
-  constructor(context: Context, queues: QueueTable) {
+  constructor(context: Context, queues: QueuePairs) {
     this.#context = context;
     this.#queues = queues;
   }

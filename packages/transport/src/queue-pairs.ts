@@ -1,17 +1,15 @@
 /**
- * Queue pairs and completion queues by number: what the control path does with them (ibv_create_qp(3),
- * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
+ * Queue pairs by number: what the control path does with them (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3)).
  */
-import { ECN_MASK, GSI_QPN, sourcePortForConnection, TMH_BYTES } from '@node-roce/wire';
-import { ipBytesTo, isIpv4, isMulticastGid } from './addresses.ts';
+import { GSI_QPN } from '@node-roce/wire';
+import { isIpv4, isMulticastGid } from './addresses.ts';
 import { CompletionQueue } from './completion-queue.ts';
+import { CompletionQueues } from './completion-queues.ts';
 import { type Congestion, checkCongestion, resolveCongestion } from './congestion/options.ts';
 import { type Experimental, QpStateCode, type QpType } from './constants.ts';
 import type { Context } from './context.ts';
 import {
   type AhAttr,
-  type CqContents,
-  type CqCreated,
   type GidEntry,
   isEmptyGid,
   type QpAttr,
@@ -28,7 +26,9 @@ import {
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import { checkAddressVector, checkModify, named, plainAttributes, queryAttributes } from './modify.ts';
-import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
+import type { QpAttributes } from './qp/attributes.ts';
+import { checkCap, rendezvousCap } from './qp/cap.ts';
+import { Paths } from './qp/paths.ts';
 import { QueuePair, type QueuePairInit } from './qp/queue-pair.ts';
 import type { FrameHost } from './raw/frames.ts';
 import type { RawQueuePair } from './raw/raw-queue-pair.ts';
@@ -36,11 +36,9 @@ import { RawTable } from './raw/raw-table.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 import { checkRecovery } from './recovery.ts';
 import { EVERY_NUMBER, intoClass, type ResidueClass } from './residue-class.ts';
-import { type NewRing, powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
 import { executeOperation } from './tags/operations.ts';
-import { RENDEZVOUS_ENTRIES } from './tags/rendezvous.ts';
 import { XrcTable } from './xrc/table.ts';
 
 /** QP0, QP1 and the multicast QPN are not to be given out. */
@@ -55,26 +53,10 @@ const SHARED_QPN = 0x80_0000;
 /** The protection domain of a target queue pair, which has none of its own. */
 const NO_PD = -1;
 
-/** ECN-capable transport (RFC 3168 §5). */
-const ECT_0 = 2;
-
-/** The part of a path that its address vector gives. */
-type Route = Omit<AlternatePath, 'pkeyIndex' | 'portNum' | 'timeout'>;
-
-/** Copies of an address vector and of its GID as words: queue pairs to one peer share them. */
-interface Destination {
-  readonly vector: AhAttr;
-  readonly source: Uint32Array;
-}
-
-/** The members of an address vector, and of its route, but for the GID. */
-const VECTOR = ['isGlobal', 'dlid', 'sl', 'srcPathBits', 'staticRate', 'portNum'] as const;
-const ROUTE = ['flowLabel', 'sgidIndex', 'hopLimit', 'trafficClass'] as const;
-
 /** Types that `createQp` makes; XRC_TGT is made in a domain. */
 const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI'];
 
-export interface QueueTableOptions {
+export interface QueuePairsOptions {
   random: () => number;
   gids: readonly GidEntry[];
   activeMtu: number;
@@ -84,15 +66,16 @@ export interface QueueTableOptions {
   numbers?: ResidueClass | undefined;
 }
 
-/** The queue pairs and completion queues of an adapter, by number and handle. */
-export class QueueTable {
+/** The queue pairs of an adapter, by number; with the tables of what they use. */
+export class QueuePairs {
   readonly #context: Context;
-  readonly #options: QueueTableOptions;
+  readonly #options: QueuePairsOptions;
   /** The options of the device; and the congestion control of queue pairs without options of their own. */
   readonly #congestion: Partial<Congestion>;
   readonly #deviceCongestion: Congestion;
   readonly #qps = new Map<number, QueuePair>();
-  readonly #cqs = new Map<number, CompletionQueue>();
+  /** Completion queues. */
+  readonly cqs: CompletionQueues;
   /** Shared receive queues. */
   readonly srqs: SrqTable;
   /** XRC domains, the numbers of their SRQs, and openings of target queue pairs. */
@@ -104,19 +87,21 @@ export class QueueTable {
   readonly #recentQpns = new RecentNumbers();
   /** Of target queue pairs, which complete nothing themselves. */
   readonly #nobodysCq: CompletionQueue;
+  readonly #paths: Paths;
   /** Paths may migrate. */
   readonly #migrates: boolean;
   #lastQp: QueuePair | undefined;
-  #lastDestination: Destination | undefined;
   #nextHandle = 1;
 
-  constructor(context: Context, options: QueueTableOptions) {
+  constructor(context: Context, options: QueuePairsOptions) {
     this.#context = context;
     this.#options = options;
     this.#congestion = checkCongestion(options.congestion, 'congestion');
     this.#deviceCongestion = resolveCongestion(this.#congestion, {}, 'congestion');
     const nextHandle = () => this.#nextHandle++;
+    this.cqs = new CompletionQueues(context, nextHandle);
     this.srqs = new SrqTable(context, nextHandle);
+    this.#paths = new Paths(context.addresses);
     const { random, experimental = [] } = options;
     this.xrc = new XrcTable({ enabled: experimental.includes('xrc'), random, nextHandle });
     this.#migrates = experimental.includes('apm');
@@ -142,46 +127,6 @@ export class QueueTable {
     const qp = this.#qps.get(qpn);
     if (!qp) throw invalid('qp', `no queue pair ${qpn}`);
     return qp;
-  }
-
-  /** ibv_create_cq(3): at least `cqe` entries. */
-  createCq(cqe: number, contents: CqContents = {}, newRing: NewRing = this.#context.newRing): CqCreated {
-    const { maxCq } = this.#context.limits;
-    this.#checkCqe(cqe);
-    if (this.#cqs.size >= maxCq) {
-      throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
-    }
-    const cq = new CompletionQueue(this.#nextHandle++, cqe, newRing, contents);
-    if (cq.stamped) this.#context.stamps.use();
-    this.#cqs.set(cq.handle, cq);
-    return cq.created;
-  }
-
-  /** ibv_resize_cq(3): at least `cqe` entries, and room for what was not polled. */
-  resizeCq(handle: number, cqe: number): CqCreated {
-    const cq = this.#cq(handle, 'cq');
-    this.#checkCqe(cqe);
-    const { outstanding } = cq;
-    if (powerOfTwo(cqe) < outstanding) {
-      throw invalid('cqe', `${cqe} is less than the ${outstanding} completions that were not polled`);
-    }
-    return cq.resize(cqe);
-  }
-
-  #checkCqe(cqe: number): void {
-    const { maxCqe } = this.#context.limits;
-    if (!Number.isInteger(cqe) || cqe < 1 || cqe > maxCqe) throw invalid('cqe', `${cqe}`, `1 … ${maxCqe}`);
-  }
-
-  /** ibv_destroy_cq(3): EBUSY while a queue pair completes there. */
-  destroyCq(handle: number): void {
-    const cq = this.#cq(handle, 'cq');
-    if (cq.users > 0) {
-      throw new RoceError('ERR_ROCE_BUSY', `${cq.users} queues complete on the completion queue`, {
-        errno: 'EBUSY',
-      });
-    }
-    this.#cqs.delete(handle);
   }
 
   // ------------------------------------------------ address handles and groups
@@ -229,11 +174,11 @@ export class QueueTable {
   /** ibv_create_srq(3), and for XRC ibv_create_srq_ex(3). */
   createSrq(init: SrqInit): SrqCreated {
     if (init.tags && init.xrc) throw invalid('tags', 'an SRQ of an XRC domain matches none', 'xrc or tags');
-    if (init.tags) return this.srqs.create(init, this.#cq(init.tags.cq, 'tags.cq')).created;
+    if (init.tags) return this.srqs.create(init, this.cqs.get(init.tags.cq, 'tags.cq')).created;
     if (!init.xrc) return this.srqs.create(init).created;
     const { domain, cq } = init.xrc;
     this.xrc.domain(domain);
-    const receiveCq = this.#cq(cq, 'cq');
+    const receiveCq = this.cqs.get(cq, 'cq');
     const srq = this.srqs.create(init);
     return { ...srq.created, number: this.xrc.enter(srq, domain, receiveCq) };
   }
@@ -271,12 +216,13 @@ export class QueueTable {
     }
     if (init.type === 'XRC_INI') this.xrc.check('type');
     const srq = this.#srqOf(init);
-    const cap = this.#checkCap(init.cap, srq !== undefined || init.type === 'XRC_INI');
+    const { limits } = this.#context;
+    const cap = checkCap(limits, init.cap, srq !== undefined || init.type === 'XRC_INI');
     const tags = srq?.tags;
     // Buffers are of the SRQ's domain, and READs into them of the queue pair's.
     const rendezvous = tags !== undefined && init.cap.maxSendWr === 0 && srq?.pd === init.pd;
-    const sendCq = this.#cq(init.sendCq, 'sendCq');
-    const recvCq = this.#cq(init.recvCq, 'recvCq');
+    const sendCq = this.cqs.get(init.sendCq, 'sendCq');
+    const recvCq = this.cqs.get(init.recvCq, 'recvCq');
     if (init.type !== 'GSI') this.#checkPlace();
     if (init.type === 'GSI' && this.#qps.has(GSI_QPN)) {
       throw new RoceError('ERR_ROCE_BUSY', 'QP1 is there already', { errno: 'EBUSY', attribute: 'type' });
@@ -389,12 +335,13 @@ export class QueueTable {
   modifyQp(qpn: number, attr: QpAttr): QpResized | undefined {
     const context = this.#context;
     const { gids, activeMtu } = this.#options;
-    const port = { gids, activeMtu, limits: context.limits, migrates: this.#migrates };
+    const { limits } = context;
+    const port = { gids, activeMtu, limits, migrates: this.#migrates };
     const raw = this.raws.find(qpn);
     if (raw) {
       raw.followProgram();
       const to = checkModify(raw, attr, port);
-      const cap = attr.cap && this.#checkCap(attr.cap, !raw.hasReceives);
+      const cap = attr.cap && checkCap(limits, attr.cap, !raw.hasReceives);
       if (cap) raw.checkResize(cap);
       const resized = cap && raw.resize(cap);
       raw.modify(attr, to);
@@ -405,12 +352,12 @@ export class QueueTable {
     qp.followProgram();
     const to = checkModify(qp, attr, port);
     if (attr.cap && !qp.hasSends) throw invalid('cap', 'the send queue is for rendezvous', 'none');
-    const cap = attr.cap && this.#checkCap(attr.cap, !qp.hasReceives);
+    const cap = attr.cap && checkCap(limits, attr.cap, !qp.hasReceives);
     if (cap) qp.checkResize(cap);
     const { peer, alternate } = qp.attributes;
     if (attr.pathMigState) qp.migration?.check(attr.pathMigState, attr.altAhAttr ?? alternate?.ah);
     const changes = plainAttributes(attr);
-    const paths = this.#paths(qp, attr);
+    const paths = this.#paths.of(qp, attr);
     const resized = cap && this.#resize(qp, cap, paths);
     qp.setAttributes({ ...changes, ...paths });
     if (attr.ahAttr && peer >= 0) context.addresses.removePeer(peer);
@@ -476,38 +423,6 @@ export class QueueTable {
     return raw;
   }
 
-  #cq(handle: number, attribute: string): CompletionQueue {
-    const cq = this.#cqs.get(handle);
-    if (!cq) throw invalid(attribute, 'no such completion queue');
-    return cq;
-  }
-
-  /** With an SRQ, and for XRC, the sizes of the receive queue are ignored (ibv_create_qp(3)). */
-  #checkCap(asked: QpCap, hasNoReceives: boolean): QpCap {
-    const cap = hasNoReceives ? { ...asked, maxRecvWr: 0, maxRecvSge: 0 } : asked;
-    const { maxQpWr, maxSge, maxInlineData } = this.#context.limits;
-    const limits: [keyof QpCap, number][] = [
-      ['maxSendWr', maxQpWr],
-      ['maxRecvWr', maxQpWr],
-      ['maxSendSge', maxSge],
-      ['maxRecvSge', maxSge],
-      ['maxInlineData', maxInlineData],
-    ];
-    for (const [name, limit] of limits) {
-      const value = cap[name];
-      if (!Number.isInteger(value) || value < 0 || value > limit) {
-        throw invalid(`cap.${name}`, `${value} can't be had`, `0 … ${limit}`);
-      }
-    }
-    return {
-      maxSendWr: Math.max(1, cap.maxSendWr),
-      maxRecvWr: hasNoReceives ? 0 : Math.max(1, cap.maxRecvWr),
-      maxSendSge: Math.max(1, cap.maxSendSge),
-      maxRecvSge: hasNoReceives ? 0 : Math.max(1, cap.maxRecvSge),
-      maxInlineData: cap.maxInlineData,
-    };
-  }
-
   /** A random number of the adapter's class that no queue pair has or had lately, and that the host does not keep back. */
   #randomQpn(): number {
     const { random, numbers = EVERY_NUMBER } = this.#options;
@@ -530,69 +445,4 @@ export class QueueTable {
       throw error;
     }
   }
-
-  /** The paths of a modify call; their peers are held, both or none. */
-  #paths(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
-    const path = this.#path(qp, attr.ahAttr, attr);
-    try {
-      return { ...path, ...this.#alternate(qp, attr) };
-    } catch (error) {
-      if (path) this.#context.addresses.removePeer(path.peer);
-      throw error;
-    }
-  }
-
-  /** The alternate path of a modify call; its peer is held. */
-  #alternate(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
-    const route = this.#path(qp, attr.altAhAttr, attr);
-    if (!route) return {};
-    const { altPkeyIndex: pkeyIndex = 0, altPortNum: portNum = 1, altTimeout: timeout = 0 } = attr;
-    return { alternate: { ...route, pkeyIndex, portNum, timeout } };
-  }
-
-  #destinationOf(ah: AhAttr): Destination {
-    if (this.#lastDestination !== undefined && isSameVector(this.#lastDestination.vector, ah))
-      return this.#lastDestination;
-    const dgid = ah.grh.dgid.slice();
-    const vector = { ...ah, grh: { ...ah.grh, dgid } };
-    this.#lastDestination = { vector, source: new Uint32Array(dgid.buffer) };
-    return this.#lastDestination;
-  }
-
-  /** The route of an address vector, to the peer QPN of a modify call; a new peer is held. */
-  #path(qp: QueuePair, ah: AhAttr | undefined, attr: QpAttr): Route | undefined {
-    if (!ah) return undefined;
-    const { grh } = ah;
-    // They come together in the step to RTR; later the address vector may change alone.
-    const destQpn = attr.destQpNum ?? qp.attributes.destQpn;
-    const { vector, source } = this.#destinationOf(ah);
-    return {
-      peer: this.#context.addresses.addPeer(ah),
-      local: grh.sgidIndex,
-      trafficClass: grh.trafficClass,
-      dataTrafficClass: qp.reacts ? (grh.trafficClass & ~ECN_MASK) | ECT_0 : grh.trafficClass,
-      ah: vector,
-      source,
-      ipBytes: ipBytesTo(grh.dgid),
-      sourcePort: sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn),
-    };
-  }
-}
-
-/** Sizes of a send queue that the program posts nothing to. */
-function rendezvousCap(cap: QpCap, maxSge: number): QpCap {
-  return {
-    ...cap,
-    maxSendWr: RENDEZVOUS_ENTRIES,
-    maxSendSge: Math.max(cap.maxSendSge, maxSge),
-    maxInlineData: Math.max(cap.maxInlineData, TMH_BYTES),
-  };
-}
-
-function isSameVector(a: AhAttr, b: AhAttr): boolean {
-  return (
-    a.grh.dgid.every((byte, i) => byte === b.grh.dgid[i]) &&
-    ROUTE.every((name) => a.grh[name] === b.grh[name]) &&
-    VECTOR.every((name) => a[name] === b[name])
-  );
 }
