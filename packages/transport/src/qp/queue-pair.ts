@@ -5,15 +5,14 @@ import type { TxBatch } from '../batch.ts';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { NotificationPoint } from '../congestion/notification-point.ts';
 import type { Congestion } from '../congestion/options.ts';
-import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.ts';
+import { QpStateCode, type QpType } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { KeepEarly, QpCap, QpResized, Recovery } from '../control.ts';
-import { QpCounters } from '../counters.ts';
+import type { KeepEarly, QpCap, Recovery } from '../control.ts';
 import { Completer } from '../requester/completer.ts';
 import { Requester } from '../requester/requester.ts';
 import { createResponder } from '../responder/create.ts';
 import type { Responder } from '../responder/responder.ts';
-import { type NewRing, type Ring, recvStride, sendStride } from '../rings.ts';
+import { type NewRing, recvStride, sendStride } from '../rings.ts';
 import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Rendezvous } from '../tags/rendezvous.ts';
@@ -23,8 +22,9 @@ import type { XrcDomain } from '../xrc/domain.ts';
 import { changedAttributes, type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
 import type { Owner } from './owner.ts';
 import { ReceiveQueue } from './receive-queue.ts';
-import { checkResize, grantedCap, NextRings } from './resize.ts';
+import type { NextRings, Queues } from './resize.ts';
 import { SendQueue } from './send-queue.ts';
+import { QueueShell } from './shell.ts';
 
 /** The attributes of a new queue pair; all of it is checked. */
 export interface QueuePairInit {
@@ -53,15 +53,10 @@ export interface QueuePairInit {
 /** Lives that the mark in the slots of a batch distinguishes. */
 const LIVES = 256;
 
-/**
- * Owns the attributes and the state machine; the parts own the rest. Promise: the state that the rings show
- * to the threads that post is the queue pair's.
- */
-export class QueuePair implements Owner, Sender {
-  readonly qpn: number;
+/** Owns the attributes and the state machine; the shell and the parts own the rest. */
+export class QueuePair extends QueueShell implements Owner, Sender {
   readonly type: QpType;
   readonly service: number;
-  readonly pd: number;
   /** As the program gave them. With a tag matching SRQ, receives and rendezvous complete in that one's queue. */
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
@@ -71,18 +66,9 @@ export class QueuePair implements Owner, Sender {
   readonly sqSigAll: boolean;
   readonly srq: SharedReceiveQueue | undefined;
   readonly reliable: boolean;
-  /** Receives are posted to it: not with an SRQ, nor to either side of XRC. */
-  readonly hasReceives: boolean;
-  /** Sends are posted to it: not where it answers rendezvous. */
-  readonly hasSends: boolean;
   readonly datagram: boolean;
   readonly transport: number;
-  #cap: QpCap;
-  #sq: Ring;
-  #rq: Ring;
   #sqRegion: number;
-  #next: NextRings | undefined;
-  readonly counters = new QpCounters();
   readonly sendQueue: SendQueue;
   readonly requester: Requester;
   readonly completer: Completer;
@@ -94,8 +80,6 @@ export class QueuePair implements Owner, Sender {
   #notification: NotificationPoint | undefined;
   readonly #turns = new SenderTurns(this);
   readonly #context: Context;
-  readonly #newRing: NewRing;
-  #state: number = QpStateCode.RESET;
   #attributes: QpAttributes;
   #destroyed = false;
   /** A packet came from the peer since RTR. */
@@ -108,13 +92,25 @@ export class QueuePair implements Owner, Sender {
 
   constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
+    const { newRing = context.newWorkRing } = init;
+    const isXrc = type === 'XRC_INI' || type === 'XRC_TGT';
+    const hasReceives = srq === undefined && !isXrc;
+    const hasSends = !init.rendezvous;
+    const newSendRing = hasSends ? newRing : context.newRing;
+    // One entry, which an SRQ fills; of any SRQ of the domain, for an XRC target.
+    const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
+    const rings = context.newRings(
+      () => newSendRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
+      () =>
+        hasReceives
+          ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
+          : context.newWorkRing(1, recvStride(ofSrq)),
+    );
+    super(context, { qpn, pd, cap, rings, hasReceives, hasSends, newRing });
     this.#context = context;
-    this.#newRing = init.newRing ?? context.newWorkRing;
     this.#credits = context.credits;
-    this.qpn = qpn;
     this.type = type;
     this.service = Service[type];
-    this.pd = pd;
     this.sendCq = sendCq;
     this.recvCq = recvCq;
     this.srq = srq;
@@ -122,27 +118,12 @@ export class QueuePair implements Owner, Sender {
     this.congestion = init.congestion;
     this.recovery = init.recovery;
     this.#keepEarly = this.recovery.keepEarly;
-    const isXrc = type === 'XRC_INI' || type === 'XRC_TGT';
     this.reliable = type === 'RC' || isXrc;
-    this.hasReceives = srq === undefined && !isXrc;
-    this.hasSends = !init.rendezvous;
     this.reacts = this.reliable && init.congestion.controller === 'dcqcn';
     this.datagram = type === 'UD' || type === 'GSI';
     this.transport = this.datagram ? Transport.UD : isXrc ? Transport.XRC : Transport[type as 'RC' | 'UC'];
     this.#attributes = changedAttributes(RESET_ATTRIBUTES, this.datagram ? { pathMtu: activeMtu } : {});
-    this.#cap = cap;
-    const newSendRing = this.hasSends ? this.#newRing : context.newRing;
-    // One entry, which an SRQ fills; of any SRQ of the domain, for an XRC target.
-    const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
-    [this.#sq, this.#rq] = context.newRings(
-      () => newSendRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
-      () =>
-        this.hasReceives
-          ? this.#newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
-          : context.newWorkRing(1, recvStride(ofSrq)),
-    );
-    this.#sqRegion = context.regionOf(this.#sq);
-    this.#cap = grantedCap(cap, this.hasSends ? this.sq : undefined, this.hasReceives ? this.rq : undefined);
+    this.#sqRegion = context.regionOf(this.sq);
     const tagCq = srq?.tags?.cq;
     const readCq = this.hasSends ? undefined : tagCq;
     this.sendQueue = new SendQueue(context, this, readCq ?? sendCq, this.sq, sqSigAll);
@@ -183,36 +164,8 @@ export class QueuePair implements Owner, Sender {
     });
   }
 
-  /** The sizes; those of a resize once the program posts by them. */
-  get cap(): QpCap {
-    return this.#cap;
-  }
-
-  /** The sizes as a query shows them. */
-  get capAsked(): QpCap {
-    return this.#next?.cap ?? this.#cap;
-  }
-
-  get sq(): Ring {
-    return this.#sq;
-  }
-
-  /** With an SRQ: the entry in use, if there is one; else what is posted. */
-  get rq(): Ring {
-    return this.#rq;
-  }
-
   get sqRegion(): number {
     return this.#sqRegion;
-  }
-
-  /** `QpStateCode`. */
-  get state(): number {
-    return this.#state;
-  }
-
-  get stateName(): QpState {
-    return QP_STATES[this.#state];
   }
 
   get attributes(): QpAttributes {
@@ -266,67 +219,33 @@ export class QueuePair implements Owner, Sender {
     return this.migration?.giveUp() ?? false;
   }
 
-  /**
-   * Throws EINVAL where the posted requests do not fit into queues of other sizes (IBV_QP_CAP), EBUSY before the last resize is done.
-   */
-  checkResize(cap: QpCap): void {
-    this.#followProgram();
-    checkResize({ sq: this.#sq, rq: this.hasReceives ? this.#rq : undefined }, this.#next, cap);
-  }
-
-  /**
-   * Makes rings of other sizes, which were checked. The program posts to them when it hears of them, and rings the doorbell; then
-   * they take over what was posted before.
-   */
-  resize(cap: QpCap): QpResized {
-    const next = new NextRings(this.#context, this.#newRing, cap, this.hasReceives);
-    this.#next = next;
-    this.#show(this.#state);
-    return next.result(this.#rq);
-  }
-
-  /** The program may have moved to the rings of a resize: what was posted there has its turn. */
-  followProgram(): void {
-    if (!this.#next) return;
-    this.#followProgram();
-    this.posted();
-  }
-
-  /** Goes over to the rings of a resize, once the program posts there. */
-  #followProgram(): void {
-    const next = this.#next;
-    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
-    this.#next = undefined;
-    const before = { sq: this.#sq, rq: this.#rq };
+  protected moved(next: NextRings, before: Queues): void {
     this.sendQueue.moveTo(next.sq);
-    this.#sq = next.sq;
     if (next.rq) {
       this.receives.moveTo(next.rq, next.cap.maxRecvSge);
-      this.#rq = next.rq;
-      this.#context.freeRing(before.rq);
+      if (before.rq) this.#context.freeRing(before.rq);
     }
-    this.#cap = next.cap;
     this.#context.freeSends(before.sq, this.#sqRegion, true);
-    this.#sqRegion = this.#context.regionOf(this.#sq);
+    this.#sqRegion = this.#context.regionOf(next.sq);
   }
 
   /** Goes to another state, by ibv_modify_qp(3). */
   enter(state: number): void {
-    this.#followProgram();
+    this.takeUp();
     if (state === QpStateCode.ERR) {
       this.toError();
     } else if (state === QpStateCode.RESET) {
-      this.#setState(QpStateCode.RESET);
+      this.setState(QpStateCode.RESET);
       this.#reset();
     } else {
-      if (this.#state === QpStateCode.RESET) {
+      if (this.state === QpStateCode.RESET) {
         // A thread that posts may have looked at the state before RESET, and published after it.
         this.sendQueue.reset();
         this.receives.reset();
       }
       // Requests that were posted in SQE are flushed, though their doorbell was not answered yet (IBTA vol 1 §10.3.1.7).
-      if (this.#state === QpStateCode.SQE) this.#flushSends();
-      this.#setState(state);
+      if (this.state === QpStateCode.SQE) this.#flushSends();
+      this.setState(state);
       if (state === QpStateCode.RTS) {
         // It is asked for with each SQD.
         this.#attributes = changedAttributes(this.#attributes, { notifyDrained: false });
@@ -341,9 +260,9 @@ export class QueuePair implements Owner, Sender {
    * in order, signaled or not (IBTA vol 1 §10.3.1.5).
    */
   toError(): void {
-    this.#followProgram();
-    const before = this.#state;
-    this.#setState(QpStateCode.ERR);
+    this.takeUp();
+    const before = this.state;
+    this.setState(QpStateCode.ERR);
     this.requester.stop();
     this.responder.stop();
     this.#notification?.reset();
@@ -357,9 +276,9 @@ export class QueuePair implements Owner, Sender {
 
   /** Answers a doorbell: completes what was posted in ERR or SQE, else asks for a turn. */
   posted(): void {
-    if (this.#next) this.#followProgram();
-    if (this.#state === QpStateCode.ERR) this.flush();
-    else if (this.#state === QpStateCode.SQE) this.#flushSends();
+    this.takeUp();
+    if (this.state === QpStateCode.ERR) this.flush();
+    else if (this.state === QpStateCode.SQE) this.#flushSends();
     else this.wantsTurn();
   }
 
@@ -398,18 +317,17 @@ export class QueuePair implements Owner, Sender {
   /** The queue pair is gone: what is outstanding is dropped without completions. */
   destroy(): void {
     const from = this.stateName;
-    this.#show(QpStateCode.RESET);
+    this.show(QpStateCode.RESET);
     this.#reset();
     this.#destroyed = true;
     this.requester.close();
     this.responder.close();
     this.#notification?.close();
-    this.#context.freeSends(this.#sq, this.#sqRegion, false);
-    this.#context.freeRing(this.#rq);
-    if (this.#next) {
-      this.#context.freeRing(this.#next.sq);
-      if (this.#next.rq) this.#context.freeRing(this.#next.rq);
-    }
+    this.#context.freeSends(this.sq, this.#sqRegion, false);
+    this.#context.freeRing(this.rq);
+    const { next } = this;
+    if (next) this.#context.freeRing(next.sq);
+    if (next?.rq) this.#context.freeRing(next.rq);
     this.sendCq.use(-1);
     this.recvCq.use(-1);
     this.srq?.use(-1);
@@ -435,7 +353,7 @@ export class QueuePair implements Owner, Sender {
   heard(): void {
     if (this.#established) return;
     this.#established = true;
-    if (this.#state === QpStateCode.RTR) this.#context.event({ type: 'COMM_EST', qpn: this.qpn });
+    if (this.state === QpStateCode.RTR) this.#context.event({ type: 'COMM_EST', qpn: this.qpn });
   }
 
   // -------------------------------------------------------------------- turns
@@ -449,7 +367,7 @@ export class QueuePair implements Owner, Sender {
   }
 
   sendRequests(batch: TxBatch, budget: number): number {
-    if (this.#state === QpStateCode.ERR || this.#state === QpStateCode.SQE) this.posted();
+    if (this.state === QpStateCode.ERR || this.state === QpStateCode.SQE) this.posted();
     return this.requester.transmit(batch, budget);
   }
 
@@ -481,57 +399,24 @@ export class QueuePair implements Owner, Sender {
     }
     // SQE: the rest is flushed, the receive queue works on (IBTA vol 1 §10.3.1.7). The failed send's
     // completion may have had no place, which ends the queue pair as a whole.
-    if (this.#state === QpStateCode.ERR) return;
-    this.#setState(QpStateCode.SQE);
+    if (this.state === QpStateCode.ERR) return;
+    this.setState(QpStateCode.SQE);
     this.requester.stop();
     this.#context.batches.withdraw(this.slotTag, false);
     this.#flushSends();
-  }
-
-  /** No queue pair whose completion has no place can go on (IBTA vol 1 §11.6.3.1). */
-  completionLost(): void {
-    if (this.#state === QpStateCode.ERR) return;
-    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
-    this.toError();
   }
 
   bug(text: string): void {
     this.#context.bug(this, text);
   }
 
-  /** Ends the queue pair because of a fault of the engine itself. */
-  failed(): void {
-    if (this.#destroyed || this.#state === QpStateCode.ERR || this.#state === QpStateCode.RESET) return;
-    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
-    this.toError();
-  }
-
-  /** Reports broken promises of the parts. */
-  checkInvariants(): void {
-    const broken =
+  protected broken(): string | undefined {
+    return (
       this.sendQueue.check() ??
       this.requester.check() ??
       this.receives.check() ??
       this.responder.check() ??
-      this.migration?.fault();
-    if (broken !== undefined) this.bug(broken);
-    if (this.sq.state !== this.#state || this.rq.state !== this.#state)
-      this.bug('the rings show another state');
-  }
-
-  /** Every change of a state but the first and the last goes through here. */
-  #setState(state: number): void {
-    if (this.#state === state) return;
-    const from = this.stateName;
-    this.#show(state);
-    this.#context.stateChanged(this.qpn, from, this.stateName);
-  }
-
-  /** Changes the state and shows it to the threads that post. */
-  #show(state: number): void {
-    this.#state = state;
-    this.#sq.state = state;
-    this.#rq.state = state;
-    this.#next?.show(state);
+      this.migration?.fault()
+    );
   }
 }

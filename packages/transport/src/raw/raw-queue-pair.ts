@@ -4,15 +4,15 @@
  */
 import type { CompletionQueue } from '../completion-queue.ts';
 import { CONGESTION_DEFAULTS } from '../congestion/options.ts';
-import { QP_STATES, type QpState, QpStateCode, WcOpcode, WcStatus } from '../constants.ts';
+import { type QpState, QpStateCode, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { QpAttr, QpCap, QpQuery, QpResized, Recovery } from '../control.ts';
-import { QpCounters } from '../counters.ts';
+import type { QpAttr, QpCap, QpQuery, Recovery } from '../control.ts';
 import { changedAttributes, type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
 import { ReceiveQueue } from '../qp/receive-queue.ts';
-import { checkResize, NextRings } from '../qp/resize.ts';
+import type { NextRings } from '../qp/resize.ts';
 import { SendQueue } from '../qp/send-queue.ts';
-import { type NewRing, type Ring, recvStride, sendStride } from '../rings.ts';
+import { QueueShell } from '../qp/shell.ts';
+import { type NewRing, recvStride, sendStride } from '../rings.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { VALID_IN_STATE } from '../transitions.ts';
 import { Service } from '../wr-opcodes.ts';
@@ -49,7 +49,7 @@ export interface RawQueuePairInit {
 }
 
 /** Owns its state and its filter. Promise: a frame waits in the port until a receive is posted for it. */
-export class RawQueuePair implements FrameOwner {
+export class RawQueuePair extends QueueShell implements FrameOwner {
   readonly type = 'RAW_PACKET';
   readonly service = Service.RAW_PACKET;
   readonly reliable = false;
@@ -61,18 +61,7 @@ export class RawQueuePair implements FrameOwner {
   /** Frames know neither marks nor CNPs. */
   readonly congestion = CONGESTION_DEFAULTS;
   readonly reacts = false;
-  readonly qpn: number;
-  readonly pd: number;
-  /** Receives are posted to it: not with an SRQ. */
-  readonly hasReceives: boolean;
-  readonly hasSends = true;
-  readonly counters = new QpCounters();
-  readonly #newRing: NewRing;
-  #cap: QpCap;
-  #sq: Ring;
-  #rq: Ring;
   #sqRegion: number;
-  #next: NextRings | undefined;
   readonly #context: Context;
   readonly #init: RawQueuePairInit;
   readonly #port: FramePort;
@@ -82,7 +71,6 @@ export class RawQueuePair implements FrameOwner {
   readonly #sender: FrameSender;
   readonly #timers = new Float64Array([Number.POSITIVE_INFINITY]);
   readonly #timer: number;
-  #state: number = QpStateCode.RESET;
   #attributes: QpAttributes = RESET_ATTRIBUTES;
   #rules = EVERYTHING;
   /** By rule, where that was asked for. */
@@ -91,22 +79,18 @@ export class RawQueuePair implements FrameOwner {
 
   constructor(context: Context, init: RawQueuePairInit) {
     const { qpn, pd, sendCq, recvCq, srq, cap, sqSigAll, port, frames } = init;
+    const { newRing = context.newRing } = init;
+    const rings = [
+      newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
+      srq ? context.newRing(1, recvStride(srq.maxSge)) : newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)),
+    ] as const;
+    super(context, { qpn, pd, cap, rings, hasReceives: srq === undefined, hasSends: true, newRing });
     this.#context = context;
     this.#init = init;
     this.recovery = context.recovery;
-    this.qpn = qpn;
-    this.pd = pd;
     this.#port = port;
     this.#frames = frames;
-    const { newRing = context.newRing } = init;
-    this.#newRing = newRing;
-    this.hasReceives = srq === undefined;
-    this.#sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    this.#rq = srq
-      ? context.newRing(1, recvStride(srq.maxSge))
-      : newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge));
     this.#sqRegion = context.regions.add(this.sq.bytes);
-    this.#cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
     this.#sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
     this.#receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
     this.#sender = new FrameSender(context, this, this.#sendQueue, port);
@@ -116,29 +100,8 @@ export class RawQueuePair implements FrameOwner {
     srq?.use(1);
   }
 
-  /** The sizes; those of a resize once the program posts by them. */
-  get cap(): QpCap {
-    return this.#cap;
-  }
-
-  get sq(): Ring {
-    return this.#sq;
-  }
-
-  get rq(): Ring {
-    return this.#rq;
-  }
-
   get sqRegion(): number {
     return this.#sqRegion;
-  }
-
-  get state(): number {
-    return this.#state;
-  }
-
-  get stateName(): QpState {
-    return QP_STATES[this.#state];
   }
 
   get attributes(): QpAttributes {
@@ -163,39 +126,12 @@ export class RawQueuePair implements FrameOwner {
     this.run();
   }
 
-  /** Throws EINVAL where what is posted does not fit into queues of other sizes, EBUSY before the last resize is done. */
-  checkResize(cap: QpCap): void {
-    checkResize({ sq: this.#sq, rq: this.hasReceives ? this.#rq : undefined }, this.#next, cap);
-  }
-
-  /** Makes rings of other sizes, which were checked; as `QueuePair.resize`. */
-  resize(cap: QpCap): QpResized {
-    const next = new NextRings(this.#context, this.#newRing, cap, this.hasReceives);
-    this.#next = next;
-    next.show(this.#state);
-    return next.result(this.#rq);
-  }
-
-  /** The program may have moved to the rings of a resize: what was posted there has its turn. */
-  followProgram(): void {
-    if (this.#next) this.posted();
-  }
-
-  /** Goes over to the rings of a resize, once the program posts there. */
-  #followProgram(): void {
-    const next = this.#next;
-    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
-    this.#next = undefined;
+  protected moved(next: NextRings): void {
     this.#sendQueue.moveTo(next.sq);
-    this.#sq = next.sq;
-    if (next.rq) {
-      this.#receives.moveTo(next.rq, next.cap.maxRecvSge);
-      this.#rq = next.rq;
-    }
-    this.#cap = next.cap;
+    if (next.rq) this.#receives.moveTo(next.rq, next.cap.maxRecvSge);
     // Frames with inline data may wait for the port.
     this.#context.regions.retire(this.#sqRegion);
-    this.#sqRegion = this.#context.regions.add(this.#sq.bytes);
+    this.#sqRegion = this.#context.regions.add(next.sq.bytes);
   }
 
   /**
@@ -221,7 +157,7 @@ export class RawQueuePair implements FrameOwner {
 
   query(): QpQuery {
     const { attributes } = this;
-    const cap = this.#next?.cap ?? this.#cap;
+    const cap = this.capAsked;
     const all: QpAttr = { portNum: attributes.portNum, rateLimit: attributes.rateLimit, sqDraining: false };
     const attr: QpAttr = { qpState: this.stateName, curQpState: this.stateName, cap: { ...cap } };
     for (const name of VALID_IN_STATE.RAW_PACKET[this.stateName])
@@ -238,16 +174,16 @@ export class RawQueuePair implements FrameOwner {
   }
 
   #enter(state: number): void {
-    this.#followProgram();
+    this.takeUp();
     if (state === QpStateCode.ERR) this.toError();
     else if (state === QpStateCode.RESET) this.#reset();
     else {
-      if (this.#state === QpStateCode.RESET) {
+      if (this.state === QpStateCode.RESET) {
         this.#sendQueue.reset();
         this.#receives.reset();
       }
-      if (this.#state === QpStateCode.SQE) this.#flushSends();
-      this.#show(state);
+      if (this.state === QpStateCode.SQE) this.#flushSends();
+      this.setState(state);
       this.#listen(state >= QpStateCode.RTR);
     }
   }
@@ -255,7 +191,7 @@ export class RawQueuePair implements FrameOwner {
   #reset(): void {
     this.#listen(false);
     this.#sender.drop();
-    this.#show(QpStateCode.RESET);
+    this.setState(QpStateCode.RESET);
     this.#sendQueue.reset();
     this.#receives.reset();
     this.#attributes = RESET_ATTRIBUTES;
@@ -291,18 +227,8 @@ export class RawQueuePair implements FrameOwner {
   close(): void {
     this.#listening = false;
     this.#sender.drop();
-    this.#show(QpStateCode.ERR);
+    this.setState(QpStateCode.ERR);
     this.#port.close();
-  }
-
-  #show(state: number): void {
-    if (this.#state === state) return;
-    const from = this.stateName;
-    this.#state = state;
-    this.sq.state = state;
-    this.rq.state = state;
-    this.#next?.show(state);
-    this.#context.stateChanged(this.qpn, from, this.stateName);
   }
 
   // --------------------------------------------------------------- data path
@@ -315,9 +241,9 @@ export class RawQueuePair implements FrameOwner {
 
   /** Answers a doorbell. */
   posted(): void {
-    if (this.#next) this.#followProgram();
-    if (this.#state === QpStateCode.ERR) this.#flush();
-    else if (this.#state === QpStateCode.SQE) this.#flushSends();
+    this.takeUp();
+    if (this.state === QpStateCode.ERR) this.#flush();
+    else if (this.state === QpStateCode.SQE) this.#flushSends();
     else this.run();
   }
 
@@ -411,41 +337,25 @@ export class RawQueuePair implements FrameOwner {
   sendQueueDrained(): void {}
 
   toError(): void {
-    this.#followProgram();
+    this.takeUp();
     this.#listen(false);
     this.#sender.drop();
-    this.#show(QpStateCode.ERR);
+    this.setState(QpStateCode.ERR);
     this.#flush();
   }
 
   sendFailed(): void {
-    if (this.#state === QpStateCode.ERR) return;
+    if (this.state === QpStateCode.ERR) return;
     this.#sender.drop();
-    this.#show(QpStateCode.SQE);
+    this.setState(QpStateCode.SQE);
     this.#flushSends();
-  }
-
-  completionLost(): void {
-    if (this.#state === QpStateCode.ERR) return;
-    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
-    this.toError();
-  }
-
-  failed(): void {
-    if (this.#state === QpStateCode.ERR || this.#state === QpStateCode.RESET) return;
-    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
-    this.toError();
   }
 
   bug(text: string): void {
     this.#context.bug(this, text);
   }
 
-  /** Reports broken promises. */
-  checkInvariants(): void {
-    const broken = this.#sendQueue.check() ?? this.#receives.check();
-    if (broken !== undefined) this.bug(broken);
-    if (this.sq.state !== this.#state || this.rq.state !== this.#state)
-      this.bug('the rings show another state');
+  protected broken(): string | undefined {
+    return this.#sendQueue.check() ?? this.#receives.check();
   }
 }

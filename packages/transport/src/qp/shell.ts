@@ -1,0 +1,171 @@
+/** The shell of a queue pair of any type: its rings, their sizes, and the state that they show to the threads that post. */
+import { QP_STATES, type QpState, QpStateCode } from '../constants.ts';
+import type { Context } from '../context.ts';
+import type { QpCap, QpResized } from '../control.ts';
+import { QpCounters } from '../counters.ts';
+import type { NewRing, Ring } from '../rings.ts';
+import { checkResize, grantedCap, NextRings, type Queues } from './resize.ts';
+
+export interface ShellInit {
+  readonly qpn: number;
+  readonly pd: number;
+  readonly cap: QpCap;
+  readonly rings: readonly [sends: Ring, receives: Ring];
+  /** Receives are posted to it: not with an SRQ, nor to either side of XRC. */
+  readonly hasReceives: boolean;
+  /** Sends are posted to it: not where it answers rendezvous. */
+  readonly hasSends: boolean;
+  /** Makes the rings of a resize. */
+  readonly newRing: NewRing;
+}
+
+/** Promise: the rings show the queue pair's state, those of a resize as well. */
+export abstract class QueueShell {
+  readonly qpn: number;
+  readonly pd: number;
+  readonly hasReceives: boolean;
+  readonly hasSends: boolean;
+  readonly counters = new QpCounters();
+  readonly #context: Context;
+  readonly #newRing: NewRing;
+  #cap: QpCap;
+  #sq: Ring;
+  #rq: Ring;
+  #next: NextRings | undefined;
+  #state: number = QpStateCode.RESET;
+
+  constructor(context: Context, { qpn, pd, cap, rings, hasReceives, hasSends, newRing }: ShellInit) {
+    this.#context = context;
+    this.qpn = qpn;
+    this.pd = pd;
+    this.hasReceives = hasReceives;
+    this.hasSends = hasSends;
+    this.#newRing = newRing;
+    [this.#sq, this.#rq] = rings;
+    this.#cap = grantedCap(cap, hasSends ? this.#sq : undefined, hasReceives ? this.#rq : undefined);
+  }
+
+  /** The sizes; those of a resize once the program posts by them. */
+  get cap(): QpCap {
+    return this.#cap;
+  }
+
+  /** The sizes as a query shows them. */
+  get capAsked(): QpCap {
+    return this.#next?.cap ?? this.#cap;
+  }
+
+  get sq(): Ring {
+    return this.#sq;
+  }
+
+  /** With an SRQ: the entry in use, if there is one; else what is posted. */
+  get rq(): Ring {
+    return this.#rq;
+  }
+
+  /** `QpStateCode`. */
+  get state(): number {
+    return this.#state;
+  }
+
+  get stateName(): QpState {
+    return QP_STATES[this.#state];
+  }
+
+  // ------------------------------------------------------------------- resize
+
+  /**
+   * Throws EINVAL where the posted requests do not fit into queues of other sizes (IBV_QP_CAP), EBUSY before the last resize is done.
+   */
+  checkResize(cap: QpCap): void {
+    this.takeUp();
+    checkResize({ sq: this.#sq, rq: this.hasReceives ? this.#rq : undefined }, this.#next, cap);
+  }
+
+  /**
+   * Makes rings of other sizes, which were checked. The program posts to them when it hears of them, and rings the doorbell; then
+   * they take over what was posted before.
+   */
+  resize(cap: QpCap): QpResized {
+    const next = new NextRings(this.#context, this.#newRing, cap, this.hasReceives);
+    this.#next = next;
+    next.show(this.#state);
+    return next.result(this.#rq);
+  }
+
+  /** The program may have moved to the rings of a resize: what was posted there has its turn. */
+  followProgram(): void {
+    if (this.#next) this.posted();
+  }
+
+  /** Goes over to the rings of a resize, once the program posts there. */
+  protected takeUp(): void {
+    const next = this.#next;
+    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
+    this.#next = undefined;
+    const before = { sq: this.#sq, rq: this.#rq };
+    this.#sq = next.sq;
+    this.#rq = next.rq ?? this.#rq;
+    this.#cap = next.cap;
+    this.moved(next, before);
+  }
+
+  /** The rings of a resize that the program has not taken up. */
+  protected get next(): Queues | undefined {
+    return this.#next;
+  }
+
+  /** The queues go over to other rings, which are the shell's by now. */
+  protected abstract moved(next: NextRings, before: Queues): void;
+
+  /** Answers a doorbell. */
+  abstract posted(): void;
+
+  // -------------------------------------------------------------------- state
+
+  /** Every change of a state but the first and the last goes through here. */
+  protected setState(state: number): void {
+    if (this.#state === state) return;
+    const from = this.stateName;
+    this.show(state);
+    this.#context.stateChanged(this.qpn, from, this.stateName);
+  }
+
+  /** Changes the state and shows it to the threads that post. */
+  protected show(state: number): void {
+    this.#state = state;
+    this.#sq.state = state;
+    this.#rq.state = state;
+    this.#next?.show(state);
+  }
+
+  abstract toError(): void;
+
+  /** No queue pair whose completion has no place can go on (IBTA vol 1 §11.6.3.1). */
+  completionLost(): void {
+    if (this.#state === QpStateCode.ERR) return;
+    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
+    this.toError();
+  }
+
+  /** Ends the queue pair because of a fault of the engine itself. One that is destroyed is in RESET. */
+  failed(): void {
+    if (this.#state === QpStateCode.ERR || this.#state === QpStateCode.RESET) return;
+    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
+    this.toError();
+  }
+
+  abstract bug(text: string): void;
+
+  /** Reports broken promises: those of the parts, and its own. */
+  checkInvariants(): void {
+    const broken = this.broken();
+    if (broken !== undefined) this.bug(broken);
+    if (this.#sq.state !== this.#state || this.#rq.state !== this.#state)
+      this.bug('the rings show another state');
+  }
+
+  /** The broken promise of a part, if there is one. */
+  protected abstract broken(): string | undefined;
+}
