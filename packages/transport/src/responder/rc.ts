@@ -1,29 +1,20 @@
 /** The responder of a reliable connection, and of an XRC target queue pair (IBTA vol 1 §9.7.4, §9.7.5, annex A14). */
 import { bthAckReq, NakCode, Opcode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
-import { Access, QpStateCode } from '../constants.ts';
+import { QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import type { XrcDomain } from '../xrc/domain.ts';
 import { XrcTarget } from '../xrc/target.ts';
-import {
-  checkAllowed,
-  checkPsn,
-  checkReliable,
-  checkRemoteAccess,
-  findRange,
-  nakOf,
-  type ReliableParts,
-  statusOf,
-  Verdict,
-} from './checks.ts';
+import { checkPsn, checkReliable, nakOf, type ReliableParts, statusOf, Verdict } from './checks.ts';
+import { Answered, Duplicates, responsesOf } from './duplicates.ts';
 import { EarlyPackets } from './early-packets.ts';
 import { EarlyPages } from './early-pages.ts';
 import { AtomicResult, executeAtomicWrite, executeSend, executeWrite } from './execute.ts';
 import { InboundMessage } from './message.ts';
-import { RemoteTarget } from './remote-target.ts';
+import { NO_TARGET, RemoteTarget } from './remote-target.ts';
 import { ReplyQueue } from './replies.ts';
 import { ReplyPackets } from './reply-packets.ts';
 import { ResponderResources, resourcesFor } from './resources.ts';
@@ -31,17 +22,10 @@ import type { Responder } from './responder.ts';
 
 /** That of the request at hand. */
 const ATOMIC_RESULT = new AtomicResult();
-/** The target of answers without bytes. */
-const NOTHING = new RemoteTarget(-1);
 /** No packet came early. */
 const NO_EARLY = new EarlyPackets(new EarlyPages(0));
 /** SENDs and WRITEs that a requester has in flight, packets: twice the widest window of ours. */
 const IN_FLIGHT_MAX = 1024;
-/**
- * Repetitions of an answered READ whose memory is closed, up to the one that ends the connection. A requester whose response was lost goes on asking;
- * one that has it may have had the memory closed, and what still comes are late copies of its request and its probes.
- */
-const REFUSALS_MAX = 3;
 /** RNR NAK syndrome: 001 and the timer code. */
 const RNR_NAK = 0x20;
 
@@ -62,6 +46,7 @@ export class RcResponder implements Responder {
   readonly #replies = new ReplyQueue();
   readonly #resources = new ResponderResources();
   readonly #packets: ReplyPackets;
+  readonly #duplicates: Duplicates;
   /** Its own with the first packet that comes early. */
   #early = NO_EARLY;
   /** XRC: which SRQ requests are for. */
@@ -93,6 +78,7 @@ export class RcResponder implements Responder {
       target: this.#target,
       replies: this.#replies,
     };
+    this.#duplicates = new Duplicates(this.#parts, this.#resources);
     this.#xrc = domain && new XrcTarget(domain, this.#parts);
   }
 
@@ -323,7 +309,7 @@ export class RcResponder implements Responder {
   #executeRead(packet: InboundPacket): number {
     const { info, slab, at, psn } = packet;
     const length = rethLength(slab, at + info.offsets.reth);
-    const packets = this.#responses(length);
+    const packets = responsesOf(length, this.#owner.attributes.pathMtu);
     this.#advance(packets);
     this.#resources.rememberRead(packet, packets);
     this.#countMessage();
@@ -359,7 +345,7 @@ export class RcResponder implements Responder {
     this.#advance(1);
     this.#resources.rememberPlacement(packet);
     this.#countMessage();
-    this.#replies.pushRead(packet.psn, this.#msn, NOTHING, 0, 1, false);
+    this.#replies.pushRead(packet.psn, this.#msn, NO_TARGET, 0, 1, false);
     owner.wantsReplyTurn();
     return Verdict.PASS;
   }
@@ -382,72 +368,14 @@ export class RcResponder implements Responder {
     this.#owner.counters.receivedMessages++;
   }
 
-  /**
-   * A request that was executed before (§9.7.5.1.2): SEND and WRITE are acknowledged again, a READ is
-   * read again, an atomic is answered with the result it had. A READ or atomic that is not remembered is dropped.
-   */
+  /** A request that was executed before (§9.7.5.1.2). */
   #answerDuplicate(packet: InboundPacket): void {
-    const { info, psn } = packet;
     this.#owner.counters.duplicateRequest++;
     this.#xrc?.repeat(packet);
-    if (info.isSend || info.isWrite) {
-      const last = this.#resources.acknowledgeable(psn, psnAdd(this.#expectedPsn, -1));
-      this.#replies.acknowledge(last, this.#msn);
-    } else {
-      const found = this.#resources.find(psn, this.#expectedPsn);
-      if (info.isFlush || info.isAtomicWrite) this.#repeatPlacement(packet, found);
-      else if (found < 0) return;
-      else if (info.isReadRequest) this.#repeatRead(packet, found);
-      else if (info.isAtomic) this.#repeatAtomic(packet, found);
-    }
+    const answered = this.#duplicates.answer(packet, this.#expectedPsn, this.#msn);
+    if (answered === Answered.NOT) return;
+    if (answered !== Answered.OWED) this.#end(answered);
     if (this.owed > 0) this.#owner.wantsReplyTurn();
-  }
-
-  /**
-   * A duplicate that is remembered is answered again. So is a FLUSH that is not: it asks that what was written is in memory, and
-   * that it is.
-   */
-  #repeatPlacement(packet: InboundPacket, found: number): void {
-    const { info, psn } = packet;
-    const known = found >= 0 && this.#resources.had(found, info.opcode);
-    if (!known) {
-      const isLate = found < 0 && info.isFlush;
-      if (!isLate || checkAllowed(this.#parts, packet) !== Verdict.PASS) return;
-      if (checkRemoteAccess(this.#parts, packet) !== Verdict.PASS) return;
-    }
-    if (this.#replies.resumesRead(psn, 1, this.#owner.attributes.pathMtu)) return;
-    if (this.#replies.duplicates >= this.resources) return;
-    this.#replies.pushRead(psn, this.#msn, NOTHING, 0, 1, true);
-  }
-
-  #repeatAtomic({ info, psn }: InboundPacket, found: number): void {
-    if (!this.#resources.had(found, info.opcode) || this.#replies.answersAtomic(psn)) return;
-    if (this.#replies.duplicates >= this.resources) return;
-    const high = this.#resources.valueHigh(found);
-    this.#replies.pushAtomic(psn, this.#msn, high, this.#resources.valueLow(found), true);
-  }
-
-  /** A duplicate READ asks for the original, or for its rest from some response on. */
-  #repeatRead(packet: InboundPacket, found: number): void {
-    const { info, slab, at, psn } = packet;
-    const { pathMtu } = this.#owner.attributes;
-    if (!this.#resources.had(found, info.opcode) || !this.#resources.covers(found, packet, pathMtu)) return;
-    const length = rethLength(slab, at + info.offsets.reth);
-    const packets = this.#responses(length);
-    if (this.#replies.resumesRead(psn, packets, pathMtu)) return;
-    if (this.#replies.duplicates >= this.resources) return;
-    if (!findRange(this.#parts, packet, Access.REMOTE_READ)) {
-      if (this.#resources.refuse(found) < REFUSALS_MAX) return;
-      // A receive in use belongs to another message, which has no fault of its own: it is flushed (§11.6.2).
-      this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
-      this.#end(NakCode.REMOTE_ACCESS_ERROR);
-      return;
-    }
-    this.#replies.pushRead(psn, this.#msn, this.#target, length, packets, true);
-  }
-
-  #responses(length: number): number {
-    return Math.max(1, Math.ceil(length / this.#owner.attributes.pathMtu));
   }
 
   /** A NAK that leaves the connection up: sequence error or receiver not ready. */

@@ -61,3 +61,6 @@ export class RemoteTarget {
     return true;
   }
 }
+
+/** The target of answers without bytes. */
+export const NO_TARGET = new RemoteTarget(-1);
