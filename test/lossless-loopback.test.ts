@@ -51,8 +51,8 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
     await succeed(a.cq);
     await succeed(b.cq);
     const { retransmittedPackets, timeouts } = await a.device.counters();
-    // One, if the machine took the processor away from it in the middle.
-    expect(retransmittedPackets - timeouts).toBeLessThanOrEqual(1);
+    // One probe, if the machine took the processor away from it in the middle; and all of it, if that was for longer than the ACK timer runs.
+    expect(retransmittedPackets).toBeLessThanOrEqual(1 + 100 * timeouts);
   });
 
   test.each(['SEND', 'RDMA_WRITE', 'RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const)(
@@ -80,12 +80,10 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
         }
         if (done < MESSAGES - DEPTH) a.qp.postSend(request);
       }
-      const { retransmittedPackets, probes, timeouts, sentPackets } = await a.device.counters();
+      const { timeouts, sentPackets } = await a.device.counters();
       const { duplicateRequest } = await b.device.counters();
-      console.log(
-        `${engine} ${opcode}: ${JSON.stringify({ sentPackets, retransmittedPackets, probes, timeouts })}`,
-      );
-      expect(duplicateRequest).toBeLessThanOrEqual(sentPackets / 1000);
+      // A timeout shows that the machine stood still.
+      expect(duplicateRequest).toBeLessThanOrEqual(sentPackets / 1000 + DEPTH * timeouts);
     },
   );
 });
