@@ -480,6 +480,8 @@ export interface CaptureOptions {
   interface: string;
   /** Bytes to keep of a frame, 64 … 262144. Default 262144, which no frame reaches. */
   snapLength?: number;
+  /** Frames longer than this, 0 … 262144, are kept whole: several packets in one, by segmentation offload. Default 262144. */
+  wholeFrom?: number;
   /** Frames to other hosts too, as a mirror port brings them. Default true. */
   promiscuous?: boolean;
   /** Mirrors too: ERSPAN (any GRE) and VXLAN, whatever they carry. Default false. */
@@ -492,7 +494,7 @@ export interface CaptureOptions {
 
 /**
  * The RoCE frames that an interface sends and receives, by an AF_PACKET socket with a ring (packet(7),
- * TPACKET_V3). A filter in the kernel takes UDP to port 4791 over IPv4 and IPv6, EtherType 0x8915 and pause frames, behind
+ * TPACKET_V3). A filter in the kernel takes UDP to port 4791 over IPv4 and IPv6, EtherType 0x8915, pause frames and ICMP errors, behind
  * VLAN tags (three at least). On the loopback interface, where all pass twice, only what is received.
  * A NIC that does RoCE in hardware shows none of its own packets to the kernel.
  */
@@ -508,7 +510,7 @@ export class Capture {
    * Copies the frames that have arrived, as far as there is room. A VLAN tag that the kernel took out is put back.
    * A frame waits at most 20 ms in the kernel before it can be read.
    *
-   * @param slab where frames are put; at least `snapLength` + 4 bytes
+   * @param slab where frames are put; at least `snapLength` + 4 bytes, 262148 with `wholeFrom`
    * @param slots words of `Captured`, one slot a frame
    * @returns frames copied
    * @throws what the socket reports: 'ENETDOWN' when the interface goes down or away

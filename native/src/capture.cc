@@ -53,6 +53,8 @@ Capture::Capture(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(info.E
   if (interface_.empty() || interface_.size() >= IF_NAMESIZE || interface_.find('\0') != std::string::npos)
     throw rangeError(env, "interface must be a name of an interface");
   wanted.snapLength = snapLength_ = options.integer("snapLength", 64, kMostSnapLength, kMostSnapLength);
+  wanted.wholeFrom = options.integer("wholeFrom", 0, kMostSnapLength, kMostSnapLength);
+  mostCaptured_ = wanted.wholeFrom < kMostSnapLength ? kMostSnapLength : snapLength_;
   wanted.promiscuous = options.boolean("promiscuous", true);
   wanted.mirrors = options.boolean("mirrors", false);
   wanted.buffer = options.integer("buffer", 1u << 20, 1u << 30, wanted.buffer);
@@ -95,7 +97,7 @@ Napi::Value Capture::read(const Napi::CallbackInfo& info) {
   expectOpen(env);
   const Bytes slab = bytesArgument(info, 0, "slab");
   const Words slots = wordsArgument(info, 1, "slots");
-  if (slab.length < snapLength_ + kTag) throw rangeError(env, "slab must hold the longest frame and a VLAN tag");
+  if (slab.length < mostCaptured_ + kTag) throw rangeError(env, "slab must hold the longest frame and a VLAN tag");
   if (slab.length > 0xffff'ffff) throw rangeError(env, "slab must be at most 4 GiB");
 
   const size_t capacity = slots.length / captured::kSlotWords;

@@ -31,6 +31,8 @@ class Capture : public Napi::ObjectWrap<Capture> {
   napi_env env_;
   std::string interface_;
   uint32_t snapLength_;
+  /// The most that a frame can have: all of it, where long ones are kept whole.
+  uint32_t mostCaptured_;
   std::optional<PacketRing> ring_;
   std::optional<Waker> waker_;
   Napi::FunctionReference onWake_;

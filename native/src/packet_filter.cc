@@ -20,6 +20,10 @@ constexpr uint32_t kFragmentOffset = 0x1fff;
 /// Where the type stands in an Ethernet header without tags.
 constexpr uint32_t kEtherType = 12;
 constexpr int kTags = 3;
+/// ICMP errors (RFC 792): unreachable, time exceeded, parameter problem; of ICMPv6 all types below this (RFC 4443 §2.1).
+constexpr uint32_t kUnreachable = 3, kTimeExceeded = 11, kParameterProblem = 12, kFirstInformation = 128;
+/// The most that a packet socket gives.
+constexpr uint32_t kWhole = 0x40000;
 
 /// Instructions, and jumps to labels further on. A is the accumulator and X the index register, as in the
 /// kernel's Documentation/networking/filter.rst.
@@ -37,6 +41,8 @@ class Program {
   /// To `target` where A is the value, else on.
   void ifEqual(uint32_t value, Label& target) { jump(BPF_JEQ, value, target, true); }
   void unlessEqual(uint32_t value, Label& target) { jump(BPF_JEQ, value, target, false); }
+  void unlessAtLeast(uint32_t value, Label& target) { jump(BPF_JGE, value, target, false); }
+  void ifAbove(uint32_t value, Label& target) { jump(BPF_JGT, value, target, true); }
   void ifAnyBit(uint32_t mask, Label& target) { jump(BPF_JSET, mask, target, true); }
   void here(const Label& label) {
     for (const auto& [at, ifTrue] : label.jumps_)
@@ -56,7 +62,7 @@ class Program {
 
 std::vector<sock_filter> packetFilter(const PacketFilterOptions& options) {
   Program p;
-  Program::Label ipv6, accept, reject;
+  Program::Label ipv6, icmp, icmp6, accept, reject;
 
   if (options.receivedOnly) {
     p.add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_PKTTYPE));
@@ -106,30 +112,54 @@ std::vector<sock_filter> packetFilter(const PacketFilterOptions& options) {
     p.ifEqual(kRocePort, accept);
   };
 
+  // X += 4 · (length of the IPv4 header in words)
+  const auto pastHeader = [&] {
+    p.load(BPF_B, ip);
+    p.add(BPF_ALU | BPF_AND | BPF_K, 0x0f);
+    p.add(BPF_ALU | BPF_LSH | BPF_K, 2);
+    p.add(BPF_ALU | BPF_ADD | BPF_X);
+    p.add(BPF_MISC | BPF_TAX);
+  };
+
   p.load(BPF_H, ip + 6);
   p.ifAnyBit(kFragmentOffset, reject);
   p.load(BPF_B, ip + 9);
+  p.ifEqual(IPPROTO_ICMP, icmp);
   protocol();
-  // X += 4 · (length of the IPv4 header in words)
-  p.load(BPF_B, ip);
-  p.add(BPF_ALU | BPF_AND | BPF_K, 0x0f);
-  p.add(BPF_ALU | BPF_LSH | BPF_K, 2);
-  p.add(BPF_ALU | BPF_ADD | BPF_X);
-  p.add(BPF_MISC | BPF_TAX);
+  pastHeader();
   p.load(BPF_H, ip + 2);
   port();
   p.add(BPF_RET | BPF_K, 0);
 
+  p.here(icmp);
+  pastHeader();
+  p.load(BPF_B, ip);
+  p.ifEqual(kUnreachable, accept);
+  p.ifEqual(kTimeExceeded, accept);
+  p.ifEqual(kParameterProblem, accept);
+  p.add(BPF_RET | BPF_K, 0);
+
   p.here(ipv6);
   p.load(BPF_B, ip + 6);
+  p.ifEqual(IPPROTO_ICMPV6, icmp6);
   protocol();
   p.load(BPF_H, ip + 40 + 2);
   port();
+  p.add(BPF_RET | BPF_K, 0);
+
+  p.here(icmp6);
+  p.load(BPF_B, ip + 40);
+  p.unlessAtLeast(kFirstInformation, accept);
 
   p.here(reject);
   p.add(BPF_RET | BPF_K, 0);
   p.here(accept);
+  Program::Label whole;
+  p.add(BPF_LD | BPF_W | BPF_LEN);
+  p.ifAbove(options.wholeFrom, whole);
   p.add(BPF_RET | BPF_K, options.snapLength);
+  p.here(whole);
+  p.add(BPF_RET | BPF_K, kWhole);
   return p.take();
 }
 

@@ -16,10 +16,12 @@ struct PacketFilterOptions {
   bool mirrors = false;
   /// Bytes to keep of a frame.
   uint32_t snapLength = 262'144;
+  /// Frames longer than this are kept whole.
+  uint32_t wholeFrom = 262'144;
 };
 
-/// RoCE v2 (UDP to port 4791 over IPv4 with any options, or IPv6), v1 (EtherType 0x8915) and pause frames
-/// (0x8808), behind up to three VLAN tags in the frame, in addition to the one that the kernel may have taken out of it.
+/// RoCE v2 (UDP to port 4791 over IPv4 with any options, or IPv6), v1 (EtherType 0x8915) pause frames
+/// (0x8808) and ICMP errors, behind up to three VLAN tags in the frame, in addition to the one that the kernel may have taken out of it.
 std::vector<sock_filter> packetFilter(const PacketFilterOptions& options);
 
 /// Takes nothing.

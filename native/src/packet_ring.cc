@@ -56,6 +56,7 @@ void PacketRing::open(const PacketRingOptions& options) {
   filter.receivedOnly = type == ARPHRD_LOOPBACK;
   filter.mirrors = options.mirrors;
   filter.snapLength = options.snapLength;
+  filter.wholeFrom = options.wholeFrom;
   attach(packetFilter(filter));
 
   const int version = TPACKET_V3;

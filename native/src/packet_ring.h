@@ -19,6 +19,8 @@ struct PacketRingOptions {
   std::string interface;
   /// Bytes to keep of a frame.
   uint32_t snapLength = 262'144;
+  /// Frames longer than this are kept whole: several packets in one, by segmentation offload.
+  uint32_t wholeFrom = 262'144;
   /// Frames to other hosts too, as a mirror port brings them.
   bool promiscuous = true;
   /// Mirrors in ERSPAN and VXLAN too.

@@ -117,6 +117,41 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     expect(frames[0].original).toBe(1042);
   });
 
+  test('keeps frames whole that are longer than asked, and cuts the others', async () => {
+    const { capture, frames } = collector({ snapLength: 96, wholeFrom: 4000 });
+    capture.start();
+    for (const length of [1000, 3958, 3959, 20_000]) await send(new Uint8Array(length));
+    await expect.poll(() => frames.length).toBe(4);
+    expect(frames.map(({ bytes }) => bytes.length)).toEqual([96, 96, 4001, 20_042]);
+    expect(() => capture.read(new Uint8Array(100_000), new Uint32Array(WORDS))).toThrow(RangeError);
+    capture.close();
+  });
+
+  test('ICMP errors: a port without a socket', async () => {
+    const slab = new Uint8Array(1 << 19);
+    const slots = new Uint32Array(WORDS * 256);
+    const errors: Uint8Array[] = [];
+    const capture = new Capture({ interface: 'lo', buffer: 1 << 22, onWake: take });
+    function take() {
+      for (let count = capture.read(slab, slots); count > 0; count = capture.read(slab, slots)) {
+        for (let i = 0; i < count; i++) {
+          const bytes = slab.slice(
+            slots[i * WORDS + W.OFFSET],
+            slots[i * WORDS + W.OFFSET] + slots[i * WORDS + W.LENGTH],
+          );
+          // Protocol 1; behind the quoted IP header our port.
+          if (bytes[23] === 1 && ((bytes[62] << 8) | bytes[63]) === sender) errors.push(bytes);
+        }
+      }
+    }
+    capture.start();
+    await send(Uint8Array.of(1, 2, 3));
+    await expect.poll(() => errors.length).toBe(1);
+    // Destination unreachable, port.
+    expect([...errors[0].subarray(34, 36)]).toEqual([3, 3]);
+    capture.close();
+  });
+
   test('counts the packets that find no room, and loses no others', async () => {
     const { capture, frames, take, read } = collector({ buffer: 1 << 20 });
     // Two blocks of 512 KiB have no room for 3 MB.

@@ -155,6 +155,7 @@ export function analysis(given: Partial<Analysis> = {}): Analysis {
       cutFrames: 0,
       cutHeaders: 0,
       superPackets: 0,
+      neededSnapLength: 96,
       icrc: { ok: 2, bad: 0, none: 0 },
       droppedByCapture: undefined,
       damage: undefined,

@@ -397,13 +397,21 @@ describe('the filter in the kernel', () => {
   });
 
   test('on the sending side as well, and cut where that is wanted', async () => {
-    const recording = await new Recording(a, 'sending', '--snaplen', '64').begun();
+    const recording = await new Recording(a, 'sending', '--snaplen', '64', '--cut-all').begun();
     a.run('python3', '-c', SENDER, 'raw', CABLE, ...hexOf({ ...ROCE, ...OTHER }));
     await sleep(100);
     await recording.ended();
     expect(await framesIn(recording.file)).toEqual(hexOf(ROCE).map((frame) => frame.slice(0, 128)));
     const { summary } = await census(recording.file);
     expect(summary.cutFrames).toBe(Object.values(ROCE).filter(({ length }) => length > 64).length);
+  });
+
+  test('a veth shows super-packets: --snaplen alone does not cut, and a message is given', async () => {
+    const recording = await new Recording(a, 'whole', '--snaplen', '64').begun();
+    a.run('python3', '-c', SENDER, 'raw', CABLE, ...hexOf(ROCE));
+    await sleep(100);
+    await recording.ended();
+    expect(await framesIn(recording.file)).toEqual(hexOf(ROCE));
   });
 
   test('interfaces without Ethernet: packets from IP on', async () => {

@@ -445,6 +445,8 @@ export interface CaptureSummary {
   cutHeaders: number;
   /** Super-packets that were split, and their packets. */
   superPackets: number;
+  /** Bytes of a frame that show all headers, computed from the frames seen; 0: whole frames, as there are super-packets. */
+  neededSnapLength: number;
   icrc: { ok: number; bad: number; none: number };
   /** Drops that the capturing system admits (pcapng interface statistics). */
   droppedByCapture: number | undefined;

@@ -2,6 +2,9 @@
 import { BTH_BYTES, type OpcodeInfo, u16, u24 } from '@node-roce/wire';
 import type { RocePacket } from './packet.ts';
 
+/** BTH and the longest extension headers: RDETH, DETH and AtomicETH (IBTA vol 1 §9.2). */
+export const LONGEST_HEADER_BYTES = BTH_BYTES + 4 + 8 + 28;
+
 /**
  * Fills them from the BTH at `o`.
  * @param end of the packet as it was captured, ICRC included

@@ -393,6 +393,7 @@ test('counts and times of the summary', () => {
     cutFrames: 0,
     cutHeaders: 0,
     superPackets: 0,
+    neededSnapLength: 64,
     icrc: { ok: 1, bad: 1, none: 0 },
     droppedByCapture: undefined,
     damage: undefined,

@@ -2,6 +2,7 @@
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { counted, formatCount } from '../units.ts';
 import { FOREIGN } from './foreign.ts';
+import { snapAdvice } from './snap-length.ts';
 
 /** Two sentences on a capture in which nothing was decoded. */
 export interface NothingDecoded {
@@ -38,9 +39,9 @@ export function nothingDecoded(summary: CaptureSummary): NothingDecoded | undefi
   return { text, hint: hintFor(summary) };
 }
 
-function hintFor({ otherKinds, damaged }: CaptureSummary): string {
+function hintFor({ otherKinds, damaged, neededSnapLength }: CaptureSummary): string {
   if (damaged.truncated !== undefined)
-    return 'Frames are cut inside their headers: capture with a snap length of 128 bytes or more.';
+    return `Frames are cut inside their headers: ${snapAdvice(neededSnapLength)}.`;
   if (damaged['vendor-opcode'] !== undefined)
     return 'Opcodes from 0xc0 on are left to manufacturers: these packets are RoCE of one adapter maker, whose meaning is not public.';
   const kinds = Object.keys(otherKinds);

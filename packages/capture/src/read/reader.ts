@@ -19,6 +19,7 @@ import { IcrcVerdict, RocePacket } from './packet.ts';
 import type { PauseFrame } from './pause.ts';
 import type { Refusal } from './refusal.ts';
 import { sflowSamples } from './sflow.ts';
+import { SnapLength } from './snap-length.ts';
 import { isSurelySingle, MAX_PACKET_BYTES, SuperPacketSplitter } from './super-packet.ts';
 import { UdpPorts } from './udp-ports.ts';
 
@@ -86,6 +87,7 @@ export class PacketReader {
   #cutFrames = 0;
   #cutHeaders = 0;
   #superPackets = 0;
+  readonly #snap = new SnapLength();
   #told = 0;
   #start: { seconds: number; nanoseconds: number } | undefined;
   #time = 0;
@@ -142,6 +144,7 @@ export class PacketReader {
       cutFrames: this.#cutFrames,
       cutHeaders: this.#cutHeaders,
       superPackets: this.#superPackets,
+      neededSnapLength: this.#snap.needed,
       icrc: { ok, bad, none },
       // By the interfaces' counters; where there are none, by the counts in the packets' records.
       droppedByCapture: dropped ?? (this.#told > 0 ? this.#told : undefined),
@@ -248,6 +251,7 @@ export class PacketReader {
     this.#icrcs[verdict]++;
     if (this.#packet.payload > this.#packet.end) this.#cutHeaders++;
     this.rocePackets++;
+    this.#snap.packet(this.#packet);
     this.#options.onPacket?.(this.#packet, this);
   }
 
@@ -282,7 +286,9 @@ export class PacketReader {
     if (reason === 'not-roce') {
       this.otherFrames++;
       this.#others.add(detail);
-    } else this.#damaged[reason] = (this.#damaged[reason] ?? 0) + 1;
+    } else if (reason === 'cut-super-packet') this.#snap.superPacket();
+    else if (reason === 'truncated') this.#snap.cut(this.record.capturedLength);
+    if (reason !== 'not-roce') this.#damaged[reason] = (this.#damaged[reason] ?? 0) + 1;
     if (this.#options.onRefused === undefined) return;
     const offset = this.#decoder.offset - this.record.byteOffset;
     this.#options.onRefused({ frame: this.frames, reason, detail, offset }, this);

@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 import { macText, readPackets } from '@node-roce/capture';
 import { openCapture } from '@node-roce/pcap/node';
 import { buildPfc } from '@node-roce/wire';
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../../testing/folder.ts';
 import { run } from '../cli.ts';
 import { Terminal } from '../terminal.ts';
@@ -141,6 +141,11 @@ describe.skipIf(!mayCapture)('on loopback', () => {
   /** An ACK, as far as the reader wants to know; a source port distinguishes it from other tests' packets. */
   const ACK = Uint8Array.of(0x11, 0x40, 0xff, 0xff, 0, 0, 0, 0x48, 0, 0, 0, 7, 0x1f, 0, 0, 1, 1, 2, 3, 4);
 
+  // Without it the kernel answers each packet with an ICMP error, which is captured, too.
+  const receiver = createSocket({ type: 'udp4', reuseAddr: true });
+  beforeAll(() => new Promise<void>((resolve) => receiver.bind(4791, '127.0.0.1', resolve)));
+  afterAll(() => void receiver.close());
+
   async function sender(count: number): Promise<number> {
     const socket = createSocket('udp4');
     await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve));
@@ -188,6 +193,20 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const { summary } = await readPackets(file);
     expect(summary).toMatchObject({ droppedByCapture: 0, damage: undefined, linkTypes: ['ETHERNET'] });
     expect(err()).toContain(`${summary.frames} frames captured on lo`);
+  });
+
+  test('ICMP errors about RoCE packets are counted by the reader', async () => {
+    const file = join(ownFolder(), 'icmp.pcapng');
+    const { streams, err } = collecting();
+    const done = run(['capture', '-i', 'lo', '-c', '2', '-w', file], streams);
+    await expect.poll(err).toContain('capturing');
+    const socket = createSocket('udp4');
+    // Nobody listens at this address, so that the kernel answers.
+    await new Promise((resolve) => socket.send(ACK, 4791, '127.0.0.99', resolve));
+    expect(await done).toBe(0);
+    socket.close();
+    const { summary } = await readPackets(file);
+    expect(summary).toMatchObject({ frames: 2, rocePackets: 1, icmpErrors: 1 });
   });
 
   test('--count and --json', async () => {

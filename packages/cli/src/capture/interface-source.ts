@@ -1,5 +1,5 @@
 /** The RoCE frames of a network interface as records of a capture: what `roce capture` reads instead of a file. */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Capture, CaptureOptions } from '@node-roce/dgram-native';
 import { type InterfaceInfo, PacketRecord, type SectionInfo } from '@node-roce/pcap';
@@ -7,11 +7,36 @@ import { RoceError } from '@node-roce/transport';
 
 export type InterfaceOptions = Pick<
   CaptureOptions,
-  'interface' | 'snapLength' | 'promiscuous' | 'mirrors' | 'buffer'
+  'interface' | 'snapLength' | 'wholeFrom' | 'promiscuous' | 'mirrors' | 'buffer'
 >;
 
 /** The kernel's filter, in the words of pcap-filter(7). */
-export const FILTER = 'udp dst port 4791 or ether proto 0x8915 or ether proto 0x8808';
+export const FILTER =
+  'udp dst port 4791 or ether proto 0x8915 or ether proto 0x8808 or ' +
+  'icmp[0] = 3 or icmp[0] = 11 or icmp[0] = 12 or icmp6[0] < 128';
+
+/**
+ * A frame that is longer holds several packets (segmentation offload): path MTU 4096, the longest headers of RoCE, and those of
+ * tunnels around it. It can be taken apart only whole.
+ */
+export const LONGEST_PACKET = 4096 + 80 + 256;
+
+/**
+ * Whether an interface carries super-packets as they are, of any size: loopback, veth and other devices without hardware.
+ * Devices on top of others (VLAN, bond) are as those are.
+ */
+export function isVirtual(name: string): boolean {
+  try {
+    return !readdirSync(`/sys/class/net/${name}`).some(
+      (entry) => entry === 'device' || entry.startsWith('lower_'),
+    );
+  } catch {
+    return false;
+  }
+}
+
+/** Bytes that no frame has. */
+const WHOLE = 262_144;
 
 /** Bytes and frames that are taken from the ring in one piece. */
 const SLAB = 4 << 20;
@@ -54,7 +79,7 @@ export class InterfaceSource implements AsyncDisposable {
     this.info = {
       id: 0,
       linkType: this.#capture.linkType,
-      snapLength: options.snapLength ?? 262_144,
+      snapLength: options.wholeFrom === undefined ? (options.snapLength ?? WHOLE) : WHOLE,
       timestampUnitsPerSecond: 1_000_000_000n,
       timestampOffset: 0n,
       name: options.interface,

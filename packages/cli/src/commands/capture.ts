@@ -3,7 +3,13 @@ import { PacketReader } from '@node-roce/capture';
 import { LinkType, linkTypeName, PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { FlowTable } from '../capture/flow-counts.ts';
-import { FILTER, InterfaceSource, interfaceNames } from '../capture/interface-source.ts';
+import {
+  FILTER,
+  InterfaceSource,
+  interfaceNames,
+  isVirtual,
+  LONGEST_PACKET,
+} from '../capture/interface-source.ts';
 import { LiveView } from '../capture/live-view.ts';
 import { giveUpRoot } from '../capture/privileges.ts';
 import { DASH, UsageError } from '../options.ts';
@@ -20,6 +26,7 @@ interface Options {
   snaplen: number;
   buffer: number;
   hostOnly: boolean;
+  cutAll: boolean;
   mirrors: boolean;
 }
 
@@ -29,9 +36,16 @@ const INTERVAL = 1;
 export async function run(_args: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { write, json, snaplen, buffer, mirrors, hostOnly } = options;
   const name = checked(options);
+  const cuts = snaplen < LONGEST_PACKET;
+  const keepsAll = cuts && !options.cutAll && isVirtual(name);
+  if (keepsAll)
+    terminal.message(
+      `${name} shows super-packets of UDP segmentation offload, which can be split only whole: --snaplen is not applied (--cut-all does)`,
+    );
   await using source = await InterfaceSource.open({
     interface: name,
-    snapLength: snaplen,
+    snapLength: keepsAll ? undefined : snaplen,
+    wholeFrom: cuts && !options.cutAll ? LONGEST_PACKET : undefined,
     buffer,
     mirrors,
     promiscuous: !hostOnly,

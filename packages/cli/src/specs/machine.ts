@@ -30,10 +30,12 @@ export const machineCommands: readonly CommandSpec[] = [
       { flags: '-d, --duration <seconds>', summary: 'Stop after this time', parse: seconds },
       {
         flags: '-s, --snaplen <bytes>',
-        summary: 'Bytes to keep of a frame; 128 keep all headers, but not the ICRC of a packet with payload',
+        summary:
+          'Bytes to keep of a frame; 128 keep all headers without tunnels, but not the ICRC of a packet with payload. Super-packets, and interfaces that show them, are kept whole',
         parse: integer(64, 262_144),
         fallback: 262_144,
       },
+      { flags: '--cut-all', summary: 'Also cut super-packets, which then cannot be split' },
       {
         flags: '--buffer <bytes>',
         summary: "Size of the kernel's buffer for waiting frames (K, M, G allowed)",

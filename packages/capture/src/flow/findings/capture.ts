@@ -1,5 +1,6 @@
 /** Findings about the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
 import { nothingDecoded } from '../../read/nothing.ts';
+import { snapAdvice } from '../../read/snap-length.ts';
 import { counted, formatCount, formatDuration } from '../../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from '../analysis.ts';
 import type { Clock } from '../record/clock.ts';
@@ -51,7 +52,7 @@ export function captureFindings(
       count,
       `${counted(count, isRoce ? 'RoCE packet' : 'frame')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
       summary.damaged.fragment === undefined
-        ? 'See them with roce dump; a snap length of 128 bytes shows all headers.'
+        ? `See them with roce dump; ${snapAdvice(summary.neededSnapLength)}.`
         : 'See them with roce dump. Fragments are not put together: lower the path MTU of the queue pairs below the MTU of the network.',
     );
   }
@@ -61,7 +62,7 @@ export function captureFindings(
       'note',
       summary.cutHeaders,
       `${counted(summary.cutHeaders, 'packet')} cut inside their headers: lengths of their READs, and whether they are ACKs or NAKs, are not known`,
-      'Capture with a snap length of 128 bytes, or 192 in tunnels: it holds all headers.',
+      `Capture again: ${snapAdvice(summary.neededSnapLength)}.`,
     );
   }
   const dropped = summary.droppedByCapture ?? 0;
@@ -71,7 +72,7 @@ export function captureFindings(
       'warning',
       dropped,
       `The capturing system dropped ${counted(dropped, 'packet')}: packets that look lost may only be missing in the capture`,
-      'Capture with larger buffers (tcpdump -B), or fewer bytes of each packet (-s 128).',
+      `Capture with larger buffers (tcpdump -B), or fewer bytes of each packet: ${snapAdvice(summary.neededSnapLength)}.`,
     );
   }
   if (tooMany > 0) {

@@ -183,7 +183,7 @@ function losses(subject: Subject): Finding[] {
         'capture-loss',
         'note',
         `${counted(counts.missedByCapture, 'packet')} acknowledged but not in the capture, the first ${moment(missed.start)}: lost by the capture, not by the network`,
-        'Capture with larger buffers (tcpdump -B), fewer bytes of each packet (-s 128), or on both ends.',
+        'Capture with larger buffers (tcpdump -B), fewer bytes of each packet (as many as all headers have), or on both ends.',
       ),
     );
   }
