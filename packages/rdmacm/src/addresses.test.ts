@@ -5,6 +5,7 @@ import { gidFromText } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { equip } from '../testing/ends.ts';
 import { addName } from '../testing/names.ts';
+import { sourceTowards } from './addresses.ts';
 import { CmId, connect, listen } from './index.ts';
 
 const BOTH = [
@@ -94,4 +95,11 @@ test('groups are joined and left any number of times', async () => {
   await id.destroy();
   await mr.deregister();
   await pd.dealloc();
+});
+
+test('a link-local address without its interface: the message names what is missing', async () => {
+  await expect(sourceTowards('fe80::1')).rejects.toMatchObject({
+    code: 'ERR_ROCE_CM_NO_ADDRESS',
+    message: expect.stringMatching(/fe80::1 is an address of one link.*fe80::1%<interface>/),
+  });
 });

@@ -90,6 +90,13 @@ export async function sourceTowards(address: string): Promise<string> {
     await once(socket, 'connect');
     return socket.address().address;
   } catch (cause) {
+    if (isLinkLocal(gidOf(address)) && !address.includes('%')) {
+      throw new RoceError(
+        'ERR_ROCE_CM_NO_ADDRESS',
+        `host: ${address} is an address of one link, and names no interface`,
+        { errno: 'EADDRNOTAVAIL', attribute: 'host', expected: `${address}%<interface>`, cause },
+      );
+    }
     throw new RoceError('ERR_ROCE_CM_NO_ADDRESS', `host: there is no route to ${address}`, {
       errno: 'EADDRNOTAVAIL',
       attribute: 'host',

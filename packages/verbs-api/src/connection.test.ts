@@ -100,4 +100,8 @@ describe('which local GID', () => {
     expect(index('fd00::9', 3)).toBe(2);
     expect(index('10.9.9.9', 3, 1)).toBe(1);
   });
+
+  test('the GID :: of a peer without a GID index: the message names the option that is missing', () => {
+    for (const told of [undefined, 1]) expect(() => index('::', told)).toThrow(/GID is ::.*-g/);
+  });
 });

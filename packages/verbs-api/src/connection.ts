@@ -80,6 +80,13 @@ export function connectAttributes(
     throw invalid('remote', `${remote} is no connection data`, '{ qpNum, psn, gid, mtu }');
   }
   const dgid = gidOf(remote.gid);
+  if (dgid.every((byte) => byte === 0)) {
+    throw invalid(
+      'gid',
+      "the peer's GID is ::, which is no address: its program was started without a GID index (ibv_rc_pingpong and others: -g; perftest: -x)",
+      "the GID of the peer's RoCE device",
+    );
+  }
   const sgidIndex = options.gidIndex ?? sameKind(facts.gids, dgid, local.gidIndex);
   if (sgidIndex < 0) {
     throw invalid(

@@ -2,6 +2,7 @@
 import { lookup } from 'node:dns/promises';
 import { gidToIpText, gidToText, parseIpAddress } from '@node-roce/wire';
 import { UsageError } from '../options.ts';
+import { tooLong } from '../path-mtu.ts';
 import { Endpoint, type PingpongOptions } from '../pingpong/endpoint.ts';
 import {
   callExchange,
@@ -46,13 +47,23 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     for (const remote of remotes) terminal.line(`  remote address: ${describe(remote)}`);
     terminal.flush();
   }
-  const seconds = await play(endpoint, options, isClient, terminal.signal);
+  const seconds = await play(endpoint, options, isClient, terminal.signal).catch(async (error) => {
+    await explain(remotes[0], options, terminal);
+    throw error;
+  });
   const wrong = options.check ? endpoint.wrongPages() : [];
   if (options.json) await reportJson({ endpoint, remotes }, options, seconds, wrong, terminal);
   else report(options, seconds, wrong, terminal);
   terminal.flush();
   await endpoint.linger(terminal.signal);
   return wrong.length === 0 ? 0 : 1;
+}
+
+/** Reports a router's ICMP error, if one explains why a game ended. */
+async function explain({ gid }: PingpongAddress, { mtu }: Options, terminal: Terminal): Promise<void> {
+  if (terminal.signal.aborted || mtu === undefined) return;
+  const why = await tooLong(gidToIpText(gid), mtu);
+  if (why !== undefined) terminal.message(why);
 }
 
 /** Fills in the defaults that depend on other options, as the tools have them. */

@@ -1,13 +1,12 @@
 /** Checks of the route to a peer: its address, the MTU, whether it refuses. No privilege is needed. */
-import { execFile } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { isIPv4 } from 'node:net';
-import { promisify } from 'node:util';
 import { interfaceByAddress, type NetworkInterface } from '@node-roce/link';
 import { MTU_OVERHEAD_BYTES, pathMtuForInterface, ROCE_UDP_PORT } from '@node-roce/wire';
+import { probePath, routeMtu } from '../path-mtu.ts';
 import { sourceFor } from '../route.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
@@ -22,6 +21,9 @@ export interface Way {
   nic: NetworkInterface;
 }
 
+/** A link-local address of IPv6 means a host only with its interface. */
+const lacksZone = (address: string): boolean => /^fe[89ab][0-9a-f]:/i.test(address) && !address.includes('%');
+
 /** Finds the way, or the check that failed on it. */
 export async function findWay(peer: string, bind: string | undefined): Promise<Way | Check> {
   let address: string;
@@ -32,6 +34,9 @@ export async function findWay(peer: string, bind: string | undefined): Promise<W
       'route',
       `cannot find the address of ${peer} (${(error as NodeJS.ErrnoException).code}): give an address`,
     );
+  }
+  if (lacksZone(address)) {
+    return fail('route', `${address} is an address of one link: name the interface, as in ${address}%eth0`);
   }
   if (bind !== undefined && isIPv4(bind) !== isIPv4(address)) {
     return fail(
@@ -53,12 +58,16 @@ export function describeWay({ address, source, nic }: Way): Check {
   return ok('route', `packets to ${address} leave from ${source} on ${nic.name}`);
 }
 
-/** The MTU of the route (a route may have a smaller one than its interface), and the path MTU that it allows. */
-export async function checkMtu({ address, nic }: Way): Promise<Check> {
-  const route = await routeMtu(address);
+/** The MTU of the way, by its route and by a probe that routers answer, and the path MTU that it allows. */
+export async function checkMtu({ address, source, nic }: Way): Promise<Check> {
+  const before = await routeMtu(address);
+  const route = await probePath({ address, source }, nic.mtu ?? 1500).catch(() => before);
   const mtu = Math.min(nic.mtu ?? 1500, route ?? Number.POSITIVE_INFINITY);
   const allowed = pathMtuForInterface(mtu);
-  const text = `${route === undefined ? nic.name : 'the route'} has MTU ${mtu}`;
+  const isReported = route !== undefined && route !== before;
+  const text = isReported
+    ? `a router on the way reports MTU ${mtu} (ICMP)`
+    : `${route === undefined ? nic.name : 'the route'} has MTU ${mtu}`;
   if (allowed === 0) return fail('mtu', `${text}, which is too small for RoCE: raise it to 1500`);
   // The engine takes the interface's: it does not know of routes.
   const engine = pathMtuForInterface(nic.mtu ?? 1500);
@@ -73,19 +82,6 @@ export async function checkMtu({ address, nic }: Way): Promise<Check> {
     'mtu',
     `${text}, so the path MTU is ${allowed}; ${4096 + MTU_OVERHEAD_BYTES} or more on all of the way would allow 4096`,
   );
-}
-
-/** From iproute2, where it is there; undefined where the route has none of its own. */
-async function routeMtu(address: string): Promise<number | undefined> {
-  try {
-    const [to, zone] = address.split('%');
-    const where = zone === undefined ? [to] : [to, 'dev', zone];
-    const { stdout } = await promisify(execFile)('ip', ['-j', 'route', 'get', ...where], { timeout: 2000 });
-    const [route] = JSON.parse(stdout) as { metrics?: { mtu?: number }[]; mtu?: number }[];
-    return route?.metrics?.find((metric) => metric.mtu !== undefined)?.mtu ?? route?.mtu;
-  } catch {
-    return undefined;
-  }
 }
 
 /** One empty datagram: a machine where nobody listens answers with an ICMP error. */
