@@ -1,5 +1,5 @@
 /**
- * Two captures of both ends of a link with 3 ms ± 1 ms and 5 % loss, of the real rxe (docs/captures-judged.md), one of them shifted by
+ * Two captures of both ends of a link with 3 ms ± 1 ms and 5 % loss, of the real rxe (test/evidence/captures-judged.md), one of them shifted by
  * −250 ms: the clock's offset, the delay, and each lost packet, held to the link's own log.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

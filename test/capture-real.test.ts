@@ -1,5 +1,5 @@
 /**
- * The analysis, held to captures of the real rxe with a known truth (docs/captures-judged.md). Each run was recorded at both ends of its
+ * The analysis, held to captures of the real rxe with a known truth (test/evidence/captures-judged.md). Each run was recorded at both ends of its
  * link, so that each capture shows retransmissions near their sender and far from it.
  *
  * ROCE_CAPTURES_JUDGED=FILE writes each false statement into FILE.
@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type Judgement, judge, type Shares, statementsOf } from './capture-real/judge.ts';
+import { judgeVerdict, type VerdictJudgement } from './capture-real/judge-verdict.ts';
 // @ts-expect-error: plain JavaScript
 import { readCapture } from './capture-real/pcap.mjs';
 // @ts-expect-error: plain JavaScript
@@ -25,6 +26,7 @@ const TAPS = ['a', 'b'] as const satisfies Tap[];
 
 const truths: Truth[] = [];
 const judgements: Judgement[] = [];
+const verdicts: (VerdictJudgement & { name: string; tap: Tap; text: string })[] = [];
 
 beforeAll(async () => {
   for (const name of names) {
@@ -33,7 +35,10 @@ beforeAll(async () => {
     const log = logOf(name);
     for (const tap of TAPS) {
       const path = `${captures}${name}-${tap}.pcap.gz`;
-      judgements.push(judge(truth, tap, await statementsOf(path), { log, frames: readCapture(path) }));
+      const statements = await statementsOf(path);
+      judgements.push(judge(truth, tap, statements, { log, frames: readCapture(path) }));
+      const { verdict } = statements.analysis;
+      verdicts.push({ name, tap, text: verdict.text, ...judgeVerdict(verdict, truth, tap) });
     }
   }
   const file = process.env.ROCE_CAPTURES_JUDGED;
@@ -151,14 +156,36 @@ test('the truth follows from its witnesses', () => {
   }
 });
 
-test('docs/captures-judged.md lists them', () => {
-  const page = fileURLToPath(new URL('../docs/captures-judged.md', import.meta.url));
+test('verdicts: 95 of 100 right, at most one of 100 wrong', () => {
+  const of = (grade: string) => verdicts.filter((verdict) => verdict.grade === grade);
+  const wrong = of('wrong').map(({ name, tap, text, truth }) => `${name}-${tap}: ${text} Truth: ${truth}`);
+  console.log(`verdicts: ${of('right').length} right, ${of('partly').length} partly, ${wrong.length} wrong`);
+  expect(wrong.length, wrong.join('\n')).toBeLessThanOrEqual(0.01 * verdicts.length);
+  expect(of('right').length).toBeGreaterThanOrEqual(0.95 * verdicts.length);
+});
+
+test('test/evidence/captures-judged.md lists them', () => {
+  const page = fileURLToPath(new URL('evidence/captures-judged.md', import.meta.url));
   const text = readFileSync(page, 'utf8');
-  const [before, after] = text.split(/(?<=<!-- table -->\n)[\s\S]*?(?=<!-- end -->)/);
-  const current = `${before}${table()}${after}`;
+  const [before, between, after] = text.split(
+    /(?<=<!-- (?:table|verdicts) -->\n)[\s\S]*?(?=<!-- end (?:table|verdicts) -->)/,
+  );
+  const current = `${before}${verdictTable()}${between}${table()}${after}`;
   if (process.env.ROCE_CAPTURES_JUDGED) writeFileSync(page, current);
   else expect(text).toBe(current);
 });
+
+/** A row a capture: the verdict, the truth, and the judgement. */
+function verdictTable(): string {
+  const rows = verdicts.map(({ name, tap, text, truth, grade }) => [
+    `\`${name}-${tap}\`${isUnseen(name) ? ' *' : ''}`,
+    text,
+    truth,
+    grade,
+  ]);
+  const heading = ['capture', 'verdict', 'truth', 'judged'];
+  return [heading, heading.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |\n`).join('');
+}
 
 /** A row a run: the programs, the faults, and the truth. */
 function table(): string {

@@ -34,6 +34,8 @@ const EXPECTED: readonly [name: string, verdict: Partial<Verdict>, text: RegExp]
   ],
   ['rnr-655ms', { kind: 'rnr', culprit: '192.0.2.2' }, /no receive posted 3 times .*waited 1\.97 s/],
   ['connectx-ack-cnp', { kind: 'one-direction', certainty: 'not-known' }, /is not known/],
+  ['asym-gre-key', { kind: 'healthy', certainty: 'certain' }, /6 messages, all complete/],
+  ['asym-vxlan-vni', { kind: 'healthy', certainty: 'certain' }, /6 messages, all complete/],
   ['snap128', { kind: 'healthy' }, /Nothing stands out/],
 ];
 
@@ -43,7 +45,7 @@ test.each(EXPECTED)('%s', async (name, verdict, text) => {
   expect(analysis.verdict.text).toMatch(text);
 });
 
-/** Kinds that a damaged or cut copy may get in place of the whole one's: less certain, never another culprit. */
+/** Kinds that a damaged or cut copy may get in place of the whole one's: it is vaguer, and has no other culprit. */
 const LESSER: ReadonlySet<string> = new Set([
   'healthy',
   'not-known',

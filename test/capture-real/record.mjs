@@ -1,4 +1,4 @@
-// Records captures of the real rxe at both ends of a link with faults, each with its truth (docs/captures-judged.md).
+// Records captures of the real rxe at both ends of a link with faults, each with its truth (test/evidence/captures-judged.md).
 //
 //   node test/capture-real/record.mjs [--pair k61|k612] [--minutes N] [--again] [REGEX]
 //

@@ -21,9 +21,11 @@ inChromium({ tags: ['slow'] }, () => {
 
     test('is smaller than 3 MB', () => expect(statSync(file).size).toBeLessThan(3_000_000));
 
-    test('has the summary first, then the findings, each with its hint', async () => {
-      const first = page.locator('main > section').first();
-      expect(await first.getAttribute('id')).toBe('summary');
+    test('has the verdict first, then the summary and the findings, each with its hint', async () => {
+      const sections = page.locator('main > section');
+      expect(await sections.nth(0).getAttribute('id')).toBe('verdict');
+      expect(await page.locator('.verdict').textContent()).toContain(found.verdict.text);
+      expect(await sections.nth(1).getAttribute('id')).toBe('summary');
       expect(await page.locator('.finding .sentence').allTextContents()).toEqual(
         found.findings.map(({ text }) => text),
       );

@@ -1,9 +1,12 @@
 /** The capture at a glance: what was sent, what was retransmitted and why, on whose side of the tap, and the worst path. */
 import { counted, formatBytes, formatCount } from '../units.ts';
-import type { Connection, Overview, Recovery, RetransmitCause } from './analysis.ts';
+import type { Connection, EpisodeReason, Overview, Recovery, RetransmitCause } from './analysis.ts';
 
 /** So many senders to one receiver are an incast, where that receiver's packets are retransmitted or marked. */
 const MIN_INCAST = 3;
+
+/** Reasons of recoveries for which nothing was lost or late on the way. */
+const ARRIVED: ReadonlySet<EpisodeReason> = new Set(['spurious', 'stood-still', 'not-ready']);
 
 interface Path {
   from: string;
@@ -29,7 +32,7 @@ export function overviewOf(connections: readonly Connection[]): Overview {
     hosts.add(a.address);
     hosts.add(b.address);
     sums.messages += messagesFromA.total + messagesFromB.total;
-    for (const { side } of recoveries) sides[side]++;
+    for (const { side, reason } of recoveries) if (!ARRIVED.has(reason)) sides[side]++;
     for (const [from, to, counts] of [
       [a.address, b.address, aToB],
       [b.address, a.address, bToA],

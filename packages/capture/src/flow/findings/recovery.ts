@@ -26,7 +26,12 @@ export function retransmissions(subject: Subject): Finding[] {
   const packets = counted(counts.retransmitted, 'packet');
   const events_ = counted(counts.goBacks, 'go-back-N event');
   const what = `${packets} retransmitted in ${events_} (${share} of the requests sent)`;
-  const where = sideText(direction.recoveries.kept);
+  const where = sideText(
+    direction.recoveries.kept.filter(({ episode }) => {
+      const reason = episode?.judge().reason;
+      return reason !== 'spurious' && reason !== 'stood-still';
+    }),
+  );
   return [
     finding(
       subject,

@@ -290,7 +290,7 @@ function checksums(context: Context, direction: Direction): Cause[] {
       severity: isSilent ? 'error' : bad > 0 ? 'warning' : 'note',
       rank: isSilent ? Rank.ENDS : Rank.NOTE,
       weight: 7,
-      certainty: isSilent || bad === 0 ? 'likely' : 'certain',
+      certainty: isSilent || bad < 3 ? 'likely' : 'certain',
       text,
       culprit: requester,
       chain: event(firstBad, `the first packet with a wrong ${which} checksum`),

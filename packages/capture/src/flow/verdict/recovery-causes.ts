@@ -53,9 +53,14 @@ export function recoveryCauses(context: Context): Cause[] {
   return context.directions.flatMap((direction) => {
     const groups = groupsOf(direction);
     const total = direction.recoveries.kept.length;
+    const isUnchecked = direction.counts.icrcUnchecked + (direction.peer?.counts.icrcUnchecked ?? 0) > 0;
     return [...groups.values()].flatMap((group) => {
       const make = MAKERS[group.reason];
-      return make === undefined ? [] : [make(context, group, total)];
+      if (make === undefined) return [];
+      const cause = make(context, group, total);
+      // Packets whose ICRC was not checked may be damaged: their PSNs prove nothing.
+      if (cause.certainty === 'certain' && isUnchecked) cause.certainty = 'likely';
+      return [cause];
     });
   });
 }

@@ -184,7 +184,7 @@ test('ICMP errors: too long for a router, and a host without RoCE', () => {
   });
 });
 
-test('an ICMP error about other traffic gets no verdict', () => {
+test('an ICMP error about other traffic does not count', () => {
   const error = icmp(3, 0, [10, 0, 0, 2]);
   setU16(error, 28 + 22, 53);
   const { findings } = talk(new CaptureBuilder(), 0, 100).other(5000, error).finish();
