@@ -24,7 +24,7 @@ function kindsOf({ cause, lost, side }: TruthEvent, tap: Tap, text: string, hasL
   if (fate === 'lost' || what === 'receiver') return ['packets-lost'];
   // Nothing was lost, or a packet behind the one that the requester began with.
   const arrived = ['spurious-retransmission', 'host-stood-still', 'slow-responder'];
-  return hasLosses || text.includes('late') ? [...arrived, 'packets-lost', 'reordering'] : arrived;
+  return hasLosses || text.includes('delayed') ? [...arrived, 'packets-lost', 'reordering'] : arrived;
 }
 
 const nameOf = ({ cause, lost: { what, fate } }: TruthEvent): string =>

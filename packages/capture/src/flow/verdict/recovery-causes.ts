@@ -158,8 +158,8 @@ function placeOf(
   const near = side === 'requester' ? requester : responder;
   const isBefore = isAnswer ? side === 'responder' : side === 'requester';
   return isBefore
-    ? [false, ` between ${near} and the capture point`]
-    : [true, ` between the capture point and ${near}`];
+    ? [false, `from ${near} to the capture point`]
+    : [true, `from the capture point to ${near}`];
 }
 
 const lost: Maker = (context, group, total) => {
@@ -169,21 +169,21 @@ const lost: Maker = (context, group, total) => {
   const either = recoveries.filter(({ missing }) => missing === 'either').length;
   const what =
     answers * 2 > recoveries.length
-      ? 'Answers'
+      ? 'answers'
       : either * 2 > recoveries.length
-        ? 'Packets or answers'
-        : 'Packets';
+        ? 'packets or answers'
+        : 'packets';
   const [isBehind, where] = placeOf(shown, requester, responder);
-  const place = where || ` between ${requester} and ${responder}`;
+  const place = where || `between ${requester} and ${responder}`;
   // Behind the capture point damage, and packets that come late, look the same.
-  const fate = where === '' ? 'lost or late' : isBehind ? 'lost, damaged or late' : 'lost';
+  const fate = where === '' ? 'lost or delayed' : isBehind ? 'lost, damaged or delayed' : 'lost';
   return {
     kind: 'packets-lost',
     severity: 'warning',
     rank: Rank.COSTS,
     weight: recoveries.length,
     certainty: shown.side === 'unknown' || shown.missing === 'either' ? 'likely' : certaintyOf(shown.grade),
-    text: `${what} were ${fate}${place}; this explains ${shareOf(group, total)}.`,
+    text: `The path ${place} ${fate} ${what}; this explains ${shareOf(group, total)}.`,
     culprit: 'network',
     chain: inOrder([
       ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`),
@@ -194,7 +194,7 @@ const lost: Maker = (context, group, total) => {
     finding: findingOf(
       context,
       direction,
-      `${what.toLowerCase()} were ${fate}${placeOf(shown, 'the requester', 'the responder')[1]}: ${shareOf(group, total)}`,
+      `the path ${placeOf(shown, 'the requester', 'the responder')[1] || 'between both ends'} ${fate} ${what}: ${shareOf(group, total)}`,
       'Look at drops in switches and NICs between them: buffers, PFC, ECN, and paths that reorder behind the capture point.',
       framesOf(group),
     ),
