@@ -39,12 +39,14 @@ import { PlotKind } from './record/series.ts';
 import { isLikeAckTimeout } from './record/timers.ts';
 import { Budgets, type ConnectionState, Direction } from './track/direction.ts';
 import { DirectionTable } from './track/direction-table.ts';
+import { IcrcTrial } from './track/icrc-trial.ts';
 import { lastFailure } from './track/last-failure.ts';
 import type { UnnumberedMessage } from './track/messages.ts';
 import { unwrap, unwrapFirst } from './track/outstanding.ts';
 import { RequesterTracker } from './track/requester-tracker.ts';
 import { applyResponse, countResponse, syndromeOf } from './track/responses.ts';
 import { Taken, Verdict } from './track/verdict.ts';
+import type { WrongCm } from './verdict/capture-causes.ts';
 import { verdictsOf } from './verdict/index.ts';
 
 /** The verdict on a packet the moment it was added. One object, used again for each. */
@@ -118,6 +120,8 @@ export class FlowAnalyzer {
   readonly #icmp = new IcmpErrors();
   /** Address pairs that a packet with a right ICRC was seen between: a wrong one is then damage. */
   readonly #right = new Set<number>();
+  /** The first sender of messages of the connection manager whose ICRCs are wrong. */
+  #cmTrial: { source: number; key: number; frame: number; trial: IcrcTrial } | undefined;
   /** The captured bytes of cut frames, if always as many; 0: none was cut, −1: several lengths. */
   #cutLength = 0;
   /** When something of an address was last seen. */
@@ -209,6 +213,7 @@ export class FlowAnalyzer {
       findings: others,
       addresses,
       isOutOfOrder: this.#clock.stepsBack > 0,
+      wrongCm: this.#wrongCmOf(addresses),
     });
     const findings = findingsOf(settled, connections, summary, this.#tooMany, [
       ...others,
@@ -224,6 +229,23 @@ export class FlowAnalyzer {
       pauses,
       unconnected: this.#unconnected,
     };
+  }
+
+  /** A message of the connection manager with a wrong ICRC, of a sender that has had no right one. */
+  #tryCm(packet: RocePacket): void {
+    this.#cmTrial ??= {
+      source: packet.source,
+      key: pairKey(packet),
+      frame: packet.frame,
+      trial: new IcrcTrial(),
+    };
+    if (this.#cmTrial.source === packet.source) this.#cmTrial.trial.try(packet);
+  }
+
+  #wrongCmOf(addresses: Addresses): WrongCm | undefined {
+    const found = this.#cmTrial;
+    if (found === undefined || this.#right.has(found.key)) return undefined;
+    return { source: addresses.text(found.source), trial: found.trial, frame: found.frame };
   }
 
   /** One packet or two with wrong ICRCs, between addresses that have right ones as well: their queue pair numbers are damaged. */
@@ -266,6 +288,7 @@ export class FlowAnalyzer {
       if (packet.destQp === QP1) {
         if (packet.icrc !== IcrcVerdict.BAD) this.#right.add(pairKey(packet));
         else if (this.#right.has(pairKey(packet))) return undefined;
+        else this.#tryCm(packet);
         this.#exchanges.take(packet);
         const connection = this.#cm.take(packet);
         if (connection !== undefined) {

@@ -57,7 +57,7 @@ export function findingsOf(
 
 const NAK_HINTS: Readonly<Record<FatalNakName, string>> = {
   'invalid-request':
-    'The responder refuses this operation: do the access flags of its queue pair allow it, is the receive long enough, is an atomic aligned to 8 bytes, are there enough responder resources (max_dest_rd_atomic)?',
+    'The responder refuses this operation: do the access flags of its queue pair allow it, is the receive long enough, is an atomic aligned to 8 bytes, is the path MTU of both queue pairs the same, are there enough responder resources (max_dest_rd_atomic)?',
   'remote-access-error':
     "Check the R_Key, the address range and the access rights of the remote memory region or window, and that it is of the queue pair's protection domain and still registered.",
   'remote-operational-error':

@@ -31,8 +31,6 @@ export class PathFacts {
   badUdp = 0;
   /** IPv4 header checksums of 0. */
   zeroIp = 0;
-  /** UDP checksums of 0 over IPv6: adapters send them, and hosts drop them as a rule (RFC 8200 §8.1). */
-  noUdp6 = 0;
   firstBad = 0;
   readonly #classes = [NONE, NONE, NONE];
   readonly #frames = [0, 0, 0];
@@ -82,9 +80,8 @@ export class PathFacts {
     const checksum = u16(bytes, udp + 6);
     const length = u16(bytes, udp + 4);
     let isBadUdp = false;
-    if (checksum === 0) {
-      if (!isIpv4) this.noUdp6++;
-    } else if (payload + payloadLength + padCount + 4 <= end) {
+    // 0 stands for none; adapters send it over IPv6, too.
+    if (checksum !== 0 && payload + payloadLength + padCount + 4 <= end) {
       const pseudo = isIpv4 ? sum(bytes, ip + 12, ip + 20, 0) : sum(bytes, ip + 8, ip + 40, 0);
       isBadUdp = sum(bytes, udp, udp + length, fold(pseudo + 17 + length)) !== 0xffff;
     }

@@ -5,12 +5,20 @@ import type { CaptureSummary, Finding } from '../analysis.ts';
 import type { IcmpError } from '../icmp.ts';
 import type { CmExchange } from '../pair/cm-exchanges.ts';
 import type { PauseSender } from '../record/pauses.ts';
+import type { IcrcTrial } from '../track/icrc-trial.ts';
 import { type Cause, event, Rank } from './cause.ts';
-import { ICMP_HINT, ICMP_TEXT, icmpStatement } from './path-causes.ts';
+import { ICMP_HINT, ICMP_TEXT, icmpStatement, neverRightCm } from './path-causes.ts';
 
 /** REQs of an exchange of the connection manager, for an event of a chain. */
 const requestsOf = ({ messages }: CmExchange) =>
   messages.filter(({ name }) => name === 'REQ' || name === 'SIDR_REQ');
+
+/** Messages of the connection manager from a sender whose ICRCs are all wrong. */
+export interface WrongCm {
+  source: string;
+  trial: IcrcTrial;
+  frame: number;
+}
 
 export function captureCauses(
   summary: CaptureSummary,
@@ -19,12 +27,16 @@ export function captureCauses(
   icmp: readonly IcmpError[],
   findings: readonly Finding[],
   hasNoConnection: boolean,
+  wrongCm: WrongCm | undefined,
 ): Cause[] {
   return [
     ...exchanges.flatMap((exchange) => cmCauses(exchange, findings)),
     ...pauses.flatMap(pauseCauses),
     ...icmp.map((error) => icmpCause(error, summary)),
     ...unreadable(summary, hasNoConnection),
+    ...(wrongCm === undefined || wrongCm.trial.trials < 2
+      ? []
+      : [neverRightCm(wrongCm.source, wrongCm.trial, wrongCm.frame)]),
   ];
 }
 

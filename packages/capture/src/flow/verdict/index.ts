@@ -7,7 +7,7 @@ import type { IcmpError } from '../icmp.ts';
 import type { CmExchange } from '../pair/cm-exchanges.ts';
 import type { PauseSender } from '../record/pauses.ts';
 import type { ConnectionState } from '../track/direction.ts';
-import { captureCauses } from './capture-causes.ts';
+import { captureCauses, type WrongCm } from './capture-causes.ts';
 import { type Cause, type Context, event, wordsOf } from './cause.ts';
 import { endCauses } from './end-causes.ts';
 import { gidCause, gidPairs } from './gids.ts';
@@ -36,6 +36,7 @@ export interface VerdictInput {
   addresses: Addresses;
   /** Times go back: what rests on them is likely at best. */
   isOutOfOrder: boolean;
+  wrongCm: WrongCm | undefined;
 }
 
 /** The findings that causes are; the verdicts of connections are put into them. */
@@ -84,6 +85,7 @@ export function verdictsOf(input: VerdictInput): Verdicts {
     elsewhere,
     input.findings,
     connections.length + exchanges.length === 0,
+    input.wrongCm,
   ).sort(byWeight);
   findings.push(...wide.flatMap(findingFrom));
   return {

@@ -4,7 +4,7 @@ import type { FindingKind } from '../findings/kinds.ts';
 import type { IcmpError, IcmpReason } from '../icmp.ts';
 import { PacketKind } from '../record/path-facts.ts';
 import type { Direction } from '../track/direction.ts';
-import { mistakeText } from '../track/icrc-trial.ts';
+import { type IcrcMistake, type IcrcTrial, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
 import { type Cause, type Context, endsOf, event, findingOf, Rank } from './cause.ts';
 
 /** Kinds of findings that a cause of silence makes superfluous. */
@@ -17,6 +17,26 @@ export const isUnanswered = (direction: Direction): boolean =>
   direction.lastFailure?.failure === 'retries-exceeded' ||
   (direction.counts.retransmitted > 0 &&
     (direction.peer === undefined || direction.peer.counts.responses === 0));
+
+/** The sender of connection manager's messages whose ICRCs are all wrong. */
+export function neverRightCm(
+  requester: string,
+  { mistake, rewritten, isConstant, trials }: IcrcTrial,
+  frame: number,
+): Cause {
+  const [what, , culprit] = explanation(requester, mistake, rewritten, isConstant);
+  return {
+    kind: 'icrc-never-right',
+    severity: 'error',
+    rank: Rank.ENDS,
+    weight: 11,
+    certainty: mistake !== undefined || rewritten !== undefined ? 'certain' : 'likely',
+    text: `No ICRC from ${requester} is right: ${what}; nobody answers its connection requests.`,
+    culprit,
+    chain: event(frame, `the first of ${counted(trials, 'message')} with a wrong ICRC`),
+    explains: ['cm-unanswered', 'cm-retries'],
+  };
+}
 
 export function pathCauses(context: Context, icmp: readonly IcmpError[]): Cause[] {
   return context.directions.flatMap((direction) => [
@@ -37,26 +57,7 @@ function neverRight(context: Context, direction: Direction): Cause[] {
   const { mistake, rewritten, isConstant } = trial;
   const frames = direction.events.get('icrc-bad')?.frames ?? [];
   const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
-  const [what, hint, culprit] =
-    mistake !== undefined
-      ? [
-          `its ICRC ${mistakeText(mistake)}`,
-          'Mend the program or adapter that sends these packets: docs/icrc.md has the rule.',
-          requester,
-        ]
-      : rewritten !== undefined
-        ? rewrittenText(rewritten)
-        : isConstant
-          ? [
-              'something on the way rewrites headers (NAT)',
-              'RoCE does not pass a device that changes addresses or ports.',
-              'network',
-            ]
-          : [
-              'why is not known',
-              'The sender computes it wrongly, or headers are rewritten on the way (NAT, IP Identification).',
-              requester,
-            ];
+  const [what, hint, culprit] = explanation(requester, mistake, rewritten, isConstant);
   return [
     {
       kind: 'icrc-never-right',
@@ -81,6 +82,27 @@ function neverRight(context: Context, direction: Direction): Cause[] {
       ),
     },
   ];
+}
+
+/** Why no ICRC of a sender is right, the advice, and the culprit. */
+function explanation(
+  sender: string,
+  mistake: IcrcMistake | undefined,
+  rewritten: RewrittenField | undefined,
+  isConstant: boolean,
+): [what: string, hint: string, culprit: string] {
+  if (mistake !== undefined) {
+    const hint = 'Mend the program or adapter that sends these packets: docs/icrc.md has the rule.';
+    return [`its ICRC ${mistakeText(mistake)}`, hint, sender];
+  }
+  if (rewritten !== undefined) return rewrittenText(rewritten);
+  if (isConstant) {
+    const hint = 'RoCE does not pass a device that changes addresses or ports.';
+    return ['something on the way rewrites headers (NAT)', hint, 'network'];
+  }
+  const hint =
+    'The sender computes it wrongly, or headers are rewritten on the way (NAT, IP Identification).';
+  return ['why is not known', hint, sender];
 }
 
 function rewrittenText({ field, original }: { field: string; original: string }): [string, string, string] {
@@ -150,15 +172,16 @@ function pathMtu(context: Context, direction: Direction): Cause[] {
     ({ failure, from }) => failure === 'invalid-request' && from === direction.from,
   );
   const size = tracker.failedSize;
-  if (refused !== undefined && failed?.operation.startsWith('RDMA_WRITE') === true) {
-    // A WRITE is refused so for its length in packets: its address and rights have a code of their own.
-    if (size < LONG || tracker.mostAnswered >= size) return [];
+  if (refused !== undefined && failed !== undefined && failed.packets > 1) {
+    if (size < LONG || tracker.mostAnswered >= size || failed.operation.includes('READ')) return [];
+    // The address and the rights of a WRITE have a code of their own; the receive of a SEND may be too short.
+    const what = failed.operation.startsWith('SEND') ? 'its path MTU, or its receive,' : 'its path MTU';
     return [
       mtuCause(
         context,
         direction,
-        `${responder} refused a packet of ${formatCount(size)} bytes from ${requester}: its path MTU may be smaller.`,
-        `a packet of ${formatCount(size)} bytes was refused as an invalid request: the responder's path MTU may be smaller`,
+        `${responder} refused a packet of ${formatCount(size)} bytes from ${requester}: ${what} may be smaller.`,
+        `a packet of ${formatCount(size)} bytes was refused as an invalid request: ${what.replace('its', "the responder's")} may be smaller`,
         [failed.firstFrame, refused.frames[0]],
         ['nak-invalid-request'],
       ),

@@ -1,4 +1,4 @@
-import { setU16, setU24 } from '@node-roce/wire';
+import { encodeCm, setU16, setU24 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { CaptureBuilder, frameOf } from '../../../testing/capture-builder.ts';
 import { wordsOf } from './cause.ts';
@@ -245,6 +245,20 @@ test('an ICRC that is never right is an error of its connection, with its mistak
     verdict: { kind: 'icrc-never-right', severity: 'error', culprit: 'network' },
     aToB: { packets: 4, icrcBad: 4, requests: 4 },
   });
+});
+
+test('connection requests with wrong ICRCs: the sender is the culprit, not the peer that drops them', () => {
+  const capture = new CaptureBuilder();
+  const data = encodeCm({
+    name: 'REQ',
+    transactionId: 5n,
+    localCommId: 0x1a,
+    serviceId: 0x0106_1c06n,
+    localQpn: 0x11,
+  });
+  const request = frameOf('a', 0x64, { psn: 1, destQp: 1, payload: 256, data, badIcrc: true });
+  for (let i = 0; i < 5; i++) capture.other(i * 4000 * MS, request);
+  expect(verdictOf(capture)).toMatchObject({ kind: 'icrc-never-right', culprit: expect.any(String) });
 });
 
 test('one damaged packet among right ones makes no connection', () => {
