@@ -10,12 +10,12 @@ const CHECKED_OF = 256;
 
 export type AddressKind = 'RoCE v1' | 'IPv4' | 'IPv6' | 'link-local IPv6' | 'IPv4-mapped RoCE v1';
 
-/** The kinds of packets whose traffic class is compared. */
-export const PacketKind = { DATA: 0, ACK: 1, CNP: 2 } as const;
-
 /** DSCP and priority as one number; −1: no packet, −2: several. */
 const NONE = -1;
 const SEVERAL = -2;
+
+/** The class of a kind of packets after one with another class. */
+const changed = (known: number, value: number): number => (known === NONE ? value : SEVERAL);
 
 /** Facts of one direction; its size does not grow. */
 export class PathFacts {
@@ -32,10 +32,14 @@ export class PathFacts {
   /** IPv4 header checksums of 0. */
   zeroIp = 0;
   firstBad = 0;
-  readonly #classes = [NONE, NONE, NONE];
-  readonly #frames = [0, 0, 0];
+  #data = NONE;
+  #ack = NONE;
+  #cnp = NONE;
+  /** The first packet of each class. */
+  #dataFrame = 0;
+  #ackFrame = 0;
+  #cnpFrame = 0;
   #left = 0;
-  #seen = 0;
 
   constructor(packet: RocePacket) {
     this.version = packet.version;
@@ -46,27 +50,31 @@ export class PathFacts {
 
   add(packet: RocePacket): void {
     const { info } = packet;
-    const kind = info.isRequest ? PacketKind.DATA : info.isResponse ? PacketKind.ACK : PacketKind.CNP;
     const value = packet.dscp * 16 + packet.pcp + 1;
-    const known = this.#classes[kind];
-    if (known !== value && known !== SEVERAL) {
-      this.#classes[kind] = known === NONE ? value : SEVERAL;
-      this.#frames[kind] ||= packet.frame;
+    if (info.isRequest) {
+      if (this.#data !== value) this.#data = changed(this.#data, value);
+      this.#dataFrame ||= packet.frame;
+    } else if (info.isResponse) {
+      if (this.#ack !== value) this.#ack = changed(this.#ack, value);
+      this.#ackFrame ||= packet.frame;
+    } else {
+      if (this.#cnp !== value) this.#cnp = changed(this.#cnp, value);
+      this.#cnpFrame ||= packet.frame;
     }
     if (packet.pkey !== this.pkey) this.pkey = -1;
     if (packet.version === 2 && this.#left-- <= 0) this.#check(packet);
   }
 
   /** DSCP and priority of all packets of a kind; undefined: there are none, or they differ. */
-  classOf(kind: number): { dscp: number; pcp: number; frame: number } | undefined {
-    const value = this.#classes[kind];
+  classOf(kind: 'data' | 'ack' | 'cnp'): { dscp: number; pcp: number; frame: number } | undefined {
+    const value = kind === 'data' ? this.#data : kind === 'ack' ? this.#ack : this.#cnp;
     if (value < 0) return undefined;
-    return { dscp: value >> 4, pcp: (value & 15) - 1, frame: this.#frames[kind] };
+    const frame = kind === 'data' ? this.#dataFrame : kind === 'ack' ? this.#ackFrame : this.#cnpFrame;
+    return { dscp: value >> 4, pcp: (value & 15) - 1, frame };
   }
 
   #check({ bytes, ip, bth, end, padCount, payload, payloadLength, parts, frame }: RocePacket): void {
-    this.#seen++;
-    this.#left = this.#seen < FIRST_CHECKED ? 0 : CHECKED_OF;
+    this.#left = this.checked < FIRST_CHECKED ? 0 : CHECKED_OF;
     // The parts of a super-packet have no headers of their own.
     if (parts !== 1) return;
     this.checked++;

@@ -59,7 +59,13 @@ export class Episode {
   heard = Number.NEGATIVE_INFINITY;
   readonly isHeard: boolean;
 
-  constructor(sent: SentAgain, verdict: GoingBack, frame: number, answered: { time: number; frame: number }) {
+  constructor(
+    sent: SentAgain,
+    verdict: GoingBack,
+    frame: number,
+    answeredTime: number,
+    answeredFrame: number,
+  ) {
     this.psn = sent.psn;
     this.end = sent.end;
     this.cause = verdict.cause;
@@ -75,8 +81,8 @@ export class Episode {
     this.lastTime = sent.time;
     this.lastFrame = frame;
     const isAnswered = sent.psn < sent.unacked;
-    this.answeredBefore = isAnswered ? answered.time : Number.NEGATIVE_INFINITY;
-    this.answeredFrame = isAnswered ? answered.frame : 0;
+    this.answeredBefore = isAnswered ? answeredTime : Number.NEGATIVE_INFINITY;
+    this.answeredFrame = isAnswered ? answeredFrame : 0;
     this.isHeard = sent.heard;
   }
 
@@ -136,13 +142,13 @@ interface LatePacket {
 
 /** The episodes of one requester: one is open; those before it are settled. */
 export class Episodes {
-  /** Recoveries by the reason of their episode. */
-  readonly reasons: Partial<Record<EpisodeReason, number>> = {};
-  readonly #late: LatePacket[] = [];
+  /** Made with the first: most connections have none. */
+  #late: LatePacket[] | undefined;
   #open: Episode | undefined;
   #closed: Episode | undefined;
   /** The last progress. */
-  readonly #answered = { time: Number.NEGATIVE_INFINITY, frame: 0 };
+  #answeredTime = Number.NEGATIVE_INFINITY;
+  #answeredFrame = 0;
 
   /** The requester waits for an answer to a retransmission. */
   get isWaiting(): boolean {
@@ -160,9 +166,9 @@ export class Episodes {
       return open;
     }
     this.close();
-    const episode = new Episode(sent, verdict, frame, this.#answered);
+    const episode = new Episode(sent, verdict, frame, this.#answeredTime, this.#answeredFrame);
     const isExact = verdict.cause === 'sequence-nak';
-    const late = this.#late.findLast(
+    const late = this.#late?.findLast(
       ({ psn, time }) =>
         time > sent.time - 1e9 && (isExact ? psn === sent.psn : psn >= sent.psn && psn < sent.end),
     );
@@ -178,8 +184,8 @@ export class Episodes {
 
   /** Everything before `unacked` is answered. @param heard when the other end was last heard before */
   progress(unacked: number, time: number, frame: number, heard: number): void {
-    this.#answered.time = time;
-    this.#answered.frame = frame;
+    this.#answeredTime = time;
+    this.#answeredFrame = frame;
     const open = this.#open;
     if (open === undefined || open.answerTime !== undefined || unacked <= open.psn) return;
     open.answerTime = open.lastAnswerTime = time;
@@ -200,6 +206,7 @@ export class Episodes {
 
   /** A packet, or the response with this PSN, was overtaken. */
   late(psn: number, time: number, frame: number): void {
+    this.#late ??= [];
     if (this.#late.length === MAX_LATE) this.#late.shift();
     this.#late.push({ psn, frame, time });
     const open = this.#open;
@@ -219,7 +226,5 @@ export class Episodes {
     if (open === undefined) return;
     this.#open = undefined;
     this.#closed = open;
-    const { reason } = open.judge();
-    this.reasons[reason] = (this.reasons[reason] ?? 0) + open.recoveries;
   }
 }

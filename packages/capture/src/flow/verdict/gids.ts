@@ -15,26 +15,39 @@ export function gidPairs(
   states: readonly ConnectionState[],
   addressOf: (index: number) => string,
 ): Map<ConnectionState, GidPair> {
-  const lone = states.filter(({ second, first }) => second === undefined && first.counts.requests > 0);
   const found = new Map<ConnectionState, GidPair>();
-  // A router's MAC addresses are those of all hosts behind it: only what is the sole candidate counts.
-  for (const state of lone) {
-    const candidates = lone.filter((other) => areOpposite(state.first, other.first, addressOf));
-    if (candidates.length !== 1) continue;
-    const [other] = candidates;
-    const back = lone.filter((one) => areOpposite(other.first, one.first, addressOf));
-    if (back.length === 1) found.set(state, { one: state.first, other: other.first });
+  // By where they come from and go to. A router's MAC addresses are those of all hosts behind it: only a sole candidate counts.
+  const lone = new Map<string, Direction[]>();
+  for (const { first, second } of states) {
+    if (second !== undefined || first.counts.requests === 0 || !isUnanswered(first)) continue;
+    const key = placeOf(first, false, addressOf);
+    const known = lone.get(key);
+    if (known === undefined) lone.set(key, [first]);
+    else known.push(first);
+  }
+  for (const [key, directions] of lone) {
+    const [one] = directions;
+    const opposite = lone.get(placeOf(one, true, addressOf));
+    if (directions.length !== 1 || opposite?.length !== 1 || key === placeOf(one, true, addressOf)) continue;
+    const [other] = opposite;
+    if (one.source === other.destination && one.destination === other.source) continue;
+    found.set(one.connection, { one, other });
   }
   return found;
 }
 
-function areOpposite(one: Direction, other: Direction, addressOf: (index: number) => string): boolean {
-  if (one === other || !isUnanswered(one) || !isUnanswered(other)) return false;
-  if (one.source === other.destination && one.destination === other.source) return false;
-  const [a, b] = [one.facts, other.facts];
-  if (one.mac >= 0 && a.toMac >= 0) return one.mac === b.toMac && a.toMac === other.mac;
+/** Sender and receiver of a direction, or of one against it: by MAC addresses, else by addresses. */
+function placeOf(
+  { mac, source, destination, facts }: Direction,
+  isOpposite: boolean,
+  addressOf: (index: number) => string,
+): string {
   const plain = (index: number) => addressOf(index).replace(/^::ffff:/, '');
-  return plain(one.source) === plain(other.destination) && plain(one.destination) === plain(other.source);
+  const ends =
+    mac >= 0 && facts.toMac >= 0 && mac + facts.toMac > 0
+      ? [mac, facts.toMac]
+      : [plain(source), plain(destination)];
+  return (isOpposite ? ends.reverse() : ends).join(' ');
 }
 
 export function gidCause(

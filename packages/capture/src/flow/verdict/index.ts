@@ -21,6 +21,18 @@ const MAX_CHAIN = 8;
 /** Waits without a cause that are shorter than this are no trouble; ns. */
 const QUIET = 50e6;
 const MAX_WORDS = 20;
+/** One object for all such connections: there may be tens of thousands. */
+const ONE_WAY: Verdict = {
+  kind: 'one-direction',
+  certainty: 'not-known',
+  severity: undefined,
+  text: 'The capture shows one direction only: what was answered or lost is not known.',
+  culprit: undefined,
+  connection: undefined,
+  chain: [],
+  also: [],
+  hint: undefined,
+};
 
 const SEVERITY: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 
@@ -50,13 +62,14 @@ export function verdictsOf(input: VerdictInput): Verdicts {
   const { states, connections, summary, exchanges, pauses, icmp, addresses } = input;
   const addressOf = (index: number) => addresses.text(index);
   const pairs = gidPairs(states, addressOf);
+  const opened = exchangeIndex(exchanges);
   const chosen: { cause: Cause; connection: Connection }[] = [];
   const all = new Map<Connection, Cause[]>();
   const findings: Finding[] = [];
   states.forEach((state, i) => {
     const connection = connections[i];
     const directions = [state.first, state.second].filter((direction) => direction !== undefined);
-    const exchange = exchangeOf(connection, exchanges);
+    const exchange = exchangeOf(connection, opened);
     const context: Context = { connection, state, directions, summary, exchange, pauses };
     const pair = pairs.get(state);
     const causes = [
@@ -70,7 +83,7 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       .sort(byWeight);
     connection.ended = endOf(connection, exchange, state);
     connection.verdict = causes.length === 0 ? quiet(connection) : verdictFrom(causes, connection.id);
-    all.set(connection, causes);
+    if (causes.length > 0) all.set(connection, causes);
     findings.push(...causes.flatMap(findingFrom));
     if (causes.length > 0) chosen.push({ cause: causes[0], connection });
   });
@@ -94,10 +107,20 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       const byId = new Map([...all].map(([connection, causes]) => [connection.id, explainedBy(causes)]));
       const byAll = explainedBy(wide);
       for (const finding of made) mark(finding, byId, byAll);
-      const singles = made.flatMap((finding) => finding.members ?? [finding]);
-      for (const connection of connections) doubt(connection, singles);
-      for (const { verdict } of connections) advise(verdict, singles);
-      return advise(captureVerdict(chosen, wide, input), singles);
+      const byConnection = new Map<number | undefined, Finding[]>();
+      for (const finding of made.flatMap((each) => each.members ?? [each])) {
+        const known = byConnection.get(finding.connection);
+        if (known === undefined) byConnection.set(finding.connection, [finding]);
+        else known.push(finding);
+      }
+      for (const connection of connections) {
+        const about = byConnection.get(connection.id);
+        if (about === undefined) continue;
+        doubt(connection, about);
+        connection.verdict = advised(connection.verdict, about);
+      }
+      const verdict = captureVerdict(chosen, wide, input);
+      return advised(verdict, byConnection.get(verdict.connection) ?? []);
     },
   };
 }
@@ -165,13 +188,7 @@ function quiet({ id, aToB, bToA, transport, messagesFromA, messagesFromB }: Conn
     hint: undefined,
   };
   const isOneWay = aToB.packets === 0 || bToA.packets === 0;
-  if (isOneWay && (transport === 'RC' || transport === 'XRC'))
-    return {
-      ...base,
-      kind: 'one-direction',
-      certainty: 'not-known',
-      text: 'The capture shows one direction only: what was answered or lost is not known.',
-    };
+  if (isOneWay && (transport === 'RC' || transport === 'XRC')) return ONE_WAY;
   const missed = aToB.missedByCapture + bToA.missedByCapture;
   const messages =
     total === 0
@@ -187,17 +204,16 @@ function quiet({ id, aToB, bToA, transport, messagesFromA, messagesFromB }: Conn
   };
 }
 
-/** Puts the hint of the finding of the same kind with a verdict. */
-function advise(verdict: Verdict, findings: readonly Finding[]): Verdict {
-  const { kind, connection } = verdict;
-  verdict.hint ??= findings.find((each) => each.kind === kind && each.connection === connection)?.hint;
-  return verdict;
+/** The verdict with the hint of the finding of the same kind. */
+function advised(verdict: Verdict, findings: readonly Finding[]): Verdict {
+  const hint = verdict.hint ?? findings.find(({ kind }) => kind === verdict.kind)?.hint;
+  return hint === undefined ? verdict : { ...verdict, hint };
 }
 
 /** A warning about a connection that no cause explains: then something does stand out. */
 function doubt(connection: Connection, findings: readonly Finding[]): void {
   if (connection.verdict.kind !== 'healthy') return;
-  const finding = findings.find((each) => each.connection === connection.id && each.severity !== 'note');
+  const finding = findings.find((each) => each.severity !== 'note');
   if (finding === undefined) return;
   const [longest] = connection.stalls;
   if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
@@ -273,17 +289,34 @@ function allQuiet(connections: readonly Connection[], exchanges: readonly CmExch
 const severityOf = ({ verdict: { severity } }: Connection): number =>
   severity === undefined ? 3 : SEVERITY[severity];
 
+/** Exchanges of the connection manager by their active end. */
+function exchangeIndex(exchanges: readonly CmExchange[]): Map<string, CmExchange[]> {
+  const index = new Map<string, CmExchange[]>();
+  for (const exchange of exchanges) {
+    const key = partyKey(exchange.active);
+    index.set(key, [...(index.get(key) ?? []), exchange]);
+  }
+  return index;
+}
+
+const partyKey = ({ address, qpn }: { address: string; qpn: number }): string => `${address} ${qpn}`;
+
 /** The exchange of the connection manager that opened a connection. */
-const exchangeOf = (
+function exchangeOf(
   { a, b, start, end }: Connection,
-  exchanges: readonly CmExchange[],
-): CmExchange | undefined =>
-  exchanges.find(
-    ({ active, passive, start: begun, end: over }) =>
-      begun <= end &&
-      over >= Math.min(start, begun) &&
-      ((isParty(active, a) && isParty(passive, b)) || (isParty(active, b) && isParty(passive, a))),
-  );
+  index: ReadonlyMap<string, CmExchange[]>,
+): CmExchange | undefined {
+  const fits = (active: Connection['a'], passive: Connection['a']) =>
+    index
+      .get(partyKey(active))
+      ?.find(
+        (exchange) =>
+          isParty(exchange.passive, passive) &&
+          exchange.start <= end &&
+          exchange.end >= Math.min(start, exchange.start),
+      );
+  return fits(a, b) ?? fits(b, a);
+}
 
 const isParty = (party: { address: string; qpn: number }, end: { address: string; qpn: number }): boolean =>
   party.address === end.address && party.qpn >= 0 && party.qpn === end.qpn;

@@ -2,7 +2,6 @@
 import { counted, formatCount } from '../../units.ts';
 import type { FindingKind } from '../findings/kinds.ts';
 import type { IcmpError, IcmpReason } from '../icmp.ts';
-import { PacketKind } from '../record/path-facts.ts';
 import type { Direction } from '../track/direction.ts';
 import { type IcrcMistake, type IcrcTrial, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
 import { type Cause, type Context, endsOf, event, findingOf, Rank } from './cause.ts';
@@ -332,12 +331,12 @@ function checksums(context: Context, direction: Direction): Cause[] {
 
 function trafficClasses(context: Context, direction: Direction): Cause[] {
   const { peer, facts } = direction;
-  const data = facts.classOf(PacketKind.DATA);
+  const data = facts.classOf('data');
   if (peer === undefined || data === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
   const others = [
-    ['ACKs', peer.facts.classOf(PacketKind.ACK)],
-    ['CNPs', peer.facts.classOf(PacketKind.CNP)],
+    ['ACKs', peer.facts.classOf('ack')],
+    ['CNPs', peer.facts.classOf('cnp')],
   ] as const;
   const wrong = others.filter(([name, other]) => {
     if (other === undefined) return false;
