@@ -5,7 +5,7 @@
 import type { Verdict } from '@node-roce/capture';
 import type { Frames, Tap, Truth, TruthEvent } from './truth-file.ts';
 
-export type Grade = 'right' | 'partly' | 'wrong';
+type Grade = 'right' | 'partly' | 'wrong';
 
 /** The judgement on one verdict, with the truth in words. */
 export interface VerdictJudgement {
