@@ -8,6 +8,7 @@ import { expect, inject, test } from 'vitest';
 import { GID_INDEX, Guest } from './harness/guest.ts';
 import { onRelease } from './harness/release.ts';
 import { RoceCommand } from './harness/roce.ts';
+import { SAMPLE } from './harness/sample.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { ip4 } = guest.address;
@@ -72,7 +73,16 @@ test('every rule: nothing that the list has not, and the kernel of the device lo
   const agent = await startAgent();
   try {
     await kernelLog();
-    await using tester = new RoceCommand(['conform', ip4, '--device', list, '--patience', '1200']);
+    const hostile = SAMPLE === '' ? ['--hostile'] : [];
+    await using tester = new RoceCommand([
+      'conform',
+      ip4,
+      '--device',
+      list,
+      '--patience',
+      '1200',
+      ...hostile,
+    ]);
     const { code, stdout, stderr } = await tester.exited;
     const news = stdout.split('\n').filter((line) => !/^(pass|known| )/.test(line));
     expect(code, `${news.join('\n')}\n${stderr}`).toBe(0);

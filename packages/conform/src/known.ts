@@ -12,6 +12,8 @@ export interface KnownDeviation {
 export interface KnownList {
   /** Shown in reports. */
   device: string;
+  /** Version and date of what the list was made with. */
+  seen?: string;
   deviations: Readonly<Record<string, KnownDeviation>>;
 }
 
@@ -51,7 +53,7 @@ export function learn(results: readonly Result[], device: string, before?: Known
     if (result.verdict === 'unsteady' && old?.is !== is)
       deviations[id] = { is, because: '', sometimes: true };
   }
-  return { device: before?.device ?? device, deviations };
+  return { ...before, device: before?.device ?? device, deviations };
 }
 
 /** The list in a file's text. @throws TypeError if it is no list */

@@ -98,6 +98,7 @@ const RXE: KnownList['deviations'] = {
 export const LISTS: Readonly<Record<string, KnownList>> = {
   'rxe-6.1': {
     device: 'rdma_rxe of Linux 6.1',
+    seen: 'Debian 6.1.192-3, 28 November 2026',
     deviations: {
       ...RXE,
       'LEN-03': {
@@ -110,9 +111,14 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
       },
     },
   },
-  'rxe-6.12': { device: 'rdma_rxe of Linux 6.12', deviations: RXE },
+  'rxe-6.12': {
+    device: 'rdma_rxe of Linux 6.12',
+    seen: 'Debian 6.12.118-1, 28 November 2026',
+    deviations: RXE,
+  },
   'node-roce': {
     device: 'node-roce',
+    seen: '0.1.0, 28 November 2026',
     deviations: {
       'HDR-11': {
         is: 'ID 48879: wanted ACK psn+3, got silence',
