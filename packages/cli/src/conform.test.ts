@@ -39,6 +39,26 @@ test('results that cannot be written are printed, and are no deviation', async (
   expect(out).toContain('model: 1 rules: 1 pass');
 });
 
+test('a page has a column for this device, and one for each other', async () => {
+  const file = join(ownFolder(), 'page.html');
+  const other = join(ownFolder(), 'other.json');
+  const { out } = await conform('--rule', 'PSN-01', '--json');
+  writeFileSync(other, out.replace('"model"', '"<other>"').replace('"pass"', '"deviation"'));
+  const chosen = ['--rule', 'PSN-01,STA-06', '--html', file];
+  expect((await conform(...chosen, '--compare', other)).code).toBe(0);
+  const page = readFileSync(file, 'utf8');
+  expect(page).toContain('<th>model</th><th>&#60;other&#62;</th>');
+  expect(page).toContain('<td class="pass">pass</td><td class="deviation">deviation</td>');
+  expect(page).toMatch(/STA-06<.*not testable.*<td class="untested">not played<\/td><\/tr>/);
+  writeFileSync(other, '{"device":{"name":"x"},"results":[{}]}');
+  expect(await conform(...chosen, '--compare', other)).toMatchObject({
+    code: 2,
+    out: '',
+    err: expect.stringContaining('expected a file that --json wrote'),
+  });
+  expect((await conform('--rule', 'PSN-01', '--compare', other)).code).toBe(2);
+});
+
 test('a host may be a name, and is no IPv6 address', async () => {
   expect(await played('localhost', '--port', '9')).toEqual({
     code: 2,

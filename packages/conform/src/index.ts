@@ -9,6 +9,7 @@
 export { captureOfCase } from './capture-file.ts';
 export type { Bench, Case, ConnectionOptions, Waits } from './case.ts';
 export * from './device.ts';
+export { resultsHtml } from './html.ts';
 export { LISTS } from './known/lists.ts';
 export * from './known.ts';
 export type { End, Entry, Line } from './line.ts';
@@ -18,7 +19,17 @@ export { agentDevice } from './network/agent-device.ts';
 export { PacketLine } from './network/packet-line.ts';
 export { UdpLine } from './network/udp-line.ts';
 export { type OpenBench, type OpenOptions, open } from './open.ts';
-export { caseText, junit, resultsJson, resultText, ruleText, totalsText } from './report.ts';
+export {
+  caseText,
+  junit,
+  type PlainResult,
+  type PlainResults,
+  parseResults,
+  resultsJson,
+  resultText,
+  ruleText,
+  totalsText,
+} from './report.ts';
 export { type Rule, type RuleSpec, rule } from './rule.ts';
 export { RULES, rules } from './rules/all.ts';
 export * from './run.ts';

@@ -45,8 +45,43 @@ export function ruleText({ id, title, section, needs, should, hostile, text }: R
   return `${id}  ${title}\n        ${section}; ${marks.join('; ')}\n        ${text}`;
 }
 
+/** A result as a plain value. */
+export interface PlainResult {
+  id: string;
+  title: string;
+  section: string;
+  severity: string;
+  verdict: string;
+  why: readonly string[];
+  notes: readonly string[];
+  milliseconds: number;
+  /** Packets of a rule that was neither passed nor not testable. */
+  ladder?: string;
+}
+
+/** Results as `--json` prints them. */
+export interface PlainResults {
+  device: DeviceInfo;
+  results: PlainResult[];
+}
+
+/** The results in a file's text. @throws TypeError for other text */
+export function parseResults(text: string): PlainResults {
+  const value = JSON.parse(text) as Partial<PlainResults> | null;
+  const isResult = (each: Partial<PlainResult> | null) =>
+    [each?.id, each?.title, each?.section, each?.severity, each?.verdict].every(
+      (v) => typeof v === 'string',
+    ) &&
+    Array.isArray(each?.why) &&
+    Array.isArray(each?.notes);
+  const { device, results } = value ?? {};
+  if (typeof device?.name !== 'string' || !Array.isArray(results) || !results.every(isResult))
+    throw new TypeError('no results: expected a file that --json wrote');
+  return value as PlainResults;
+}
+
 /** Plain values for JSON. */
-export function resultsJson(results: readonly Result[], device: DeviceInfo): object {
+export function resultsJson(results: readonly Result[], device: DeviceInfo): PlainResults {
   return {
     device,
     results: results.map(({ rule, verdict, why, notes, time, ladder }) => ({

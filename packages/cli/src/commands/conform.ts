@@ -16,10 +16,13 @@ import {
   modelBench,
   type OpenBench,
   open,
+  type PlainResults,
   parseKnownList,
+  parseResults,
   run as play,
   type Result,
   type Rule,
+  resultsHtml,
   resultsJson,
   resultText,
   rules,
@@ -47,6 +50,8 @@ interface Given {
   patience: number;
   slack: number;
   junit?: string;
+  html?: string;
+  compare?: string;
   output?: string;
   printAgent?: boolean;
   json: boolean;
@@ -67,7 +72,8 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
     return 0;
   }
   const known = await knownList(given.device);
-  const plan: Plan = { chosen, known, before: known ?? (await learnedBefore(given.learn)) };
+  const before = known ?? (await learnedBefore(given.learn));
+  const plan: Plan = { chosen, known, before, others: await otherResults(given) };
   if (given.via === 'model') return judge(plan, modelBench, { name: 'model' }, given, terminal);
   if (host === undefined) throw new UsageError('expected the host of the device, or --via model');
   return overNetwork(host, plan, given, terminal);
@@ -78,6 +84,22 @@ interface Plan {
   known: KnownList | undefined;
   /** A list that is learned keeps its reasons. */
   before: KnownList | undefined;
+  /** Further columns of the page. */
+  others: readonly PlainResults[];
+}
+
+/** Results of other devices, for --html. */
+async function otherResults({ compare: files, html }: Given): Promise<PlainResults[]> {
+  if (files === undefined) return [];
+  if (html === undefined) throw new UsageError('--compare is for --html');
+  const read = async (file: string) => {
+    try {
+      return parseResults(await readFile(file, 'utf8'));
+    } catch (error) {
+      throw new UsageError(`--compare ${file}: ${(error as Error).message}`);
+    }
+  };
+  return Promise.all(files.split(',').map(read));
 }
 
 function chosenRules({ rule, first, hostile }: Given): Rule[] {
@@ -135,7 +157,7 @@ async function overNetwork(host: string, plan: Plan, given: Given, terminal: Ter
 }
 
 async function judge(
-  { chosen, known, before }: Plan,
+  { chosen, known, before, others }: Plan,
   bench: Bench | (() => Bench),
   device: DeviceInfo,
   given: Given,
@@ -154,6 +176,7 @@ async function judge(
   else terminal.line(`\n${device.name}: ${totalsText(results)}`);
   try {
     await write(results, device, given);
+    if (given.html) await writeFile(given.html, resultsHtml([resultsJson(results, device), ...others]));
     if (given.learn)
       await writeFile(given.learn, `${JSON.stringify(learn(played, device.name, before), null, 2)}\n`);
   } catch (error) {

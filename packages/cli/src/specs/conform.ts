@@ -74,6 +74,16 @@ const options: readonly OptionSpec[] = [
   },
   { flags: '--junit <file>', summary: 'Write the results as JUnit XML', parse: text },
   {
+    flags: '--html <file>',
+    summary: 'Write the results, and the packets behind them, as a page',
+    parse: text,
+  },
+  {
+    flags: '--compare <files>',
+    summary: 'Further columns of the page: results of other devices that --json printed, separated by commas',
+    parse: text,
+  },
+  {
     flags: '-o, --output <folder>',
     summary: 'Write the packets of each rule that is not passed: RULE.txt and RULE.pcapng',
     parse: text,
