@@ -129,8 +129,11 @@ describe.skipIf(missing !== undefined)('the agent', () => {
     }
 
     /** Plays rules, and gives what is printed; it fails where something is news. */
-    async function played(chosen: readonly string[], as?: readonly string[]): Promise<string> {
-      const { address: there } = cable!.ends[1];
+    async function played(
+      chosen: readonly string[],
+      as?: readonly string[],
+      there = cable!.ends[1].address,
+    ): Promise<string> {
       const tester = start(0, [roce, 'conform', there, '--device', 'node-roce', ...chosen], as);
       let output = '';
       for (const stream of [tester.stdout, tester.stderr]) {
@@ -144,14 +147,17 @@ describe.skipIf(missing !== undefined)('the agent', () => {
       return output;
     }
 
+    async function startAgent(there: string): Promise<void> {
+      const running = start(1, [roce, 'run', '-a', there, '--', program, '-b', there, '-g', '0']);
+      started.push(running);
+      const said = createInterface({ input: running.stderr! })[Symbol.asyncIterator]();
+      expect((await said.next()).value).toContain(`roce0 at ${there} port 18777`);
+    }
+
     describe.skipIf(cable === undefined)('nothing that the list has not', () => {
       beforeAll(async () => {
         cable!.mtu(9000);
-        const { address: there } = cable!.ends[1];
-        const running = start(1, [roce, 'run', '-a', there, '--', program, '-b', there, '-g', '0']);
-        started.push(running);
-        const said = createInterface({ input: running.stderr! })[Symbol.asyncIterator]();
-        expect((await said.next()).value).toContain(`roce0 at ${there} port 18777`);
+        await startAgent(cable!.ends[1].address);
       });
 
       test('the first rules', { tags: ['gate'] }, async () => {
@@ -173,6 +179,14 @@ describe.skipIf(missing !== undefined)('the agent', () => {
           '--bounding-set=-all',
         ];
         const output = await played(['--link', 'udp', '--source', here], ordinary);
+        expect(output).toMatch(/roce0: 162 rules: 1[45]\d pass, \d known, 9 not testable\n/);
+      });
+
+      test('the same over IPv6', async () => {
+        for (const end of [0, 1] as const)
+          cable!.ip(end, `address add fd77::${end + 1}/64 dev ${cable!.ends[end].interface} nodad`);
+        await startAgent('fd77::2');
+        const output = await played(['--link', 'udp'], [], 'fd77::2');
         expect(output).toMatch(/roce0: 162 rules: 1[45]\d pass, \d known, 9 not testable\n/);
       });
     });

@@ -59,13 +59,17 @@ test('a page has a column for this device, and one for each other', async () => 
   expect((await conform('--rule', 'PSN-01', '--compare', other)).code).toBe(2);
 });
 
-test('a host may be a name, and is no IPv6 address', async () => {
+test('a host may be a name, or an IPv6 address for a UDP socket', async () => {
   expect(await played('localhost', '--port', '9')).toEqual({
     code: 2,
     out: '',
     err: 'roce conform: connect ECONNREFUSED 127.0.0.1:9\n',
   });
-  expect((await played('::1')).err).toContain('over IPv4');
+  expect((await played('::1')).err).toContain('--link udp');
+  expect((await played('fe80::1', '--link', 'udp')).err).toContain('a link-local address');
+  expect((await played('0:0:0:0:0:0:0:1', '--link', 'udp', '--port', '9')).err).toContain(
+    'ECONNREFUSED ::1:9',
+  );
   expect((await played('no.such.host.invalid')).code).toBe(2);
 });
 

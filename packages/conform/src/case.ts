@@ -5,17 +5,9 @@
  * - to judge: `want`, `note`, `skip`
  * - below the connections: `send`, `datagram`
  */
-import {
-  buildPacket,
-  formatIpAddress,
-  icrcV2,
-  internetChecksum,
-  type PacketInput,
-  setU16,
-  u16,
-  writeIcrc,
-} from '@node-roce/wire';
+import { buildPacket, formatIpAddress, icrcV2, type PacketInput, writeIcrc } from '@node-roce/wire';
 import { type ConnectionSpec, type Device, Untestable } from './device.ts';
+import { ETHERNET_BYTES, headersBelow, setLengths, sourceOfFrame } from './headers.ts';
 import { type Entry, entryOf, type Line } from './line.ts';
 import { NEEDS, type Need } from './needs.ts';
 import { type Playing, Session } from './session.ts';
@@ -32,8 +24,6 @@ export interface Waits {
 /** How a connection differs from the usual one. */
 export type ConnectionOptions = Partial<Omit<ConnectionSpec, 'service' | 'address' | 'qpn' | 'uses'>>;
 
-/** Ethernet, IPv4 and UDP of a frame of the tester. */
-const HEADERS = 14 + 20 + 8;
 const ICRC_BYTES = 4;
 /** UDP port of the tester. */
 const SOURCE_PORT = 0xc123;
@@ -158,7 +148,7 @@ export class Case implements Playing {
     return this.sendFrame(
       buildPacket({
         ethernet: { source: tester.mac, destination: device.mac },
-        ip: { source: tester.ip, destination: device.ip, ttl: 64, ...ip } as PacketInput['ip'],
+        ip: { source: tester.ip, destination: device.ip, ...ip } as PacketInput['ip'],
         udp: { sourcePort: this.line.sourcePort ?? SOURCE_PORT, ...udp },
         ...packet,
       }),
@@ -168,22 +158,15 @@ export class Case implements Playing {
   /** Sends a datagram of any bytes to the RoCE port, with a right ICRC at its end if it is long enough for a BTH. */
   datagram(body: Uint8Array): Entry {
     const hasIcrc = body.length >= 12;
-    const { tester, device } = this.line;
-    const like = buildPacket({
-      ethernet: { source: tester.mac, destination: device.mac },
-      ip: { source: tester.ip, destination: device.ip, ttl: 64 } as PacketInput['ip'],
-      udp: { sourcePort: this.line.sourcePort ?? SOURCE_PORT },
-      bth: { opcode: 'RC_SEND_ONLY' },
-    });
+    const { tester, device, sourcePort = SOURCE_PORT } = this.line;
+    const headers = headersBelow(tester, device, sourcePort);
     const length = body.length + (hasIcrc ? ICRC_BYTES : 0);
-    const frame = new Uint8Array(HEADERS + length);
-    frame.set(like.subarray(0, HEADERS));
-    setU16(frame, 16, 28 + length);
-    setU16(frame, 38, 8 + length);
-    setU16(frame, 24, 0);
-    setU16(frame, 24, internetChecksum(frame, 14, 34));
-    frame.set(body, HEADERS);
-    if (hasIcrc) writeIcrc(frame, HEADERS + body.length, icrcV2(frame, 14, HEADERS + body.length));
+    const frame = new Uint8Array(headers.length + length);
+    frame.set(headers);
+    setLengths(frame, headers.length);
+    frame.set(body, headers.length);
+    const end = headers.length + body.length;
+    if (hasIcrc) writeIcrc(frame, end, icrcV2(frame, ETHERNET_BYTES, end));
     return this.sendFrame(frame);
   }
 
@@ -239,11 +222,7 @@ function differs(service: ConnectionSpec['service'], options: ConnectionOptions)
   return [pathMtu, maxDestRdAtomic, size, minRnrTimer, qkey].some((value) => value !== undefined);
 }
 
-const IPV4_AT = 14;
-const IPV4_SOURCE_AT = IPV4_AT + 12;
-
 function sourceOf({ packet, frame }: Entry): string | undefined {
   if (packet !== undefined) return formatIpAddress(packet.ip.source);
-  const isIpv4 = frame.length >= IPV4_SOURCE_AT + 4 && u16(frame, IPV4_AT - 2) === 0x0800;
-  return isIpv4 ? formatIpAddress(frame.subarray(IPV4_SOURCE_AT, IPV4_SOURCE_AT + 4)) : undefined;
+  return sourceOfFrame(frame);
 }

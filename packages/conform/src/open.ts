@@ -3,6 +3,7 @@ import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { isIPv6 } from 'node:net';
+import { gidFromText, gidToIpText } from '@node-roce/wire';
 import type { Bench, Waits } from './case.ts';
 import { Agent } from './network/agent.ts';
 import { agentDevice } from './network/agent-device.ts';
@@ -16,7 +17,7 @@ const AGENT_PORT = 18_777;
 export interface OpenOptions extends Partial<Waits> {
   /** `agent`: a program next to the device (`AGENT_SOURCE`); `perftest`: servers of perftest there. */
   via: 'agent' | 'perftest';
-  /** Name or IPv4 address of the device. */
+  /** Address of the device, or a name for its IPv4 address. IPv6 needs `link: 'udp'`. */
   host: string;
   /** TCP port of the agent (18777), or of `ib_write_bw` (18515). */
   port?: number;
@@ -33,13 +34,23 @@ export interface OpenBench extends Bench, AsyncDisposable {
   close(): Promise<void>;
 }
 
+/** An address in the one form that packets are compared by. */
+const textOf = (address: string): string => gidToIpText(gidFromText(address.split('%')[0]));
+
+/** The address of a host; a name stands for its IPv4 address. */
+async function addressOf(name: string): Promise<string> {
+  if (!isIPv6(name)) return (await lookup(name, { family: 4 })).address;
+  if (/^fe[89ab]/i.test(name)) throw new Error(`${name}: a link-local address; give a global one`);
+  return textOf(name);
+}
+
 /** The local address that leads to a host, from the kernel's routes: nothing is sent. */
 async function sourceFor(host: string): Promise<string> {
-  const socket = createSocket('udp4');
+  const socket = createSocket(isIPv6(host) ? 'udp6' : 'udp4');
   try {
     socket.connect(9, host);
     await once(socket, 'connect');
-    return socket.address().address;
+    return textOf(socket.address().address);
   } finally {
     socket.close();
   }
@@ -48,12 +59,13 @@ async function sourceFor(host: string): Promise<string> {
 /** @throws Error where there is no agent, no route, or not the privilege */
 export async function open(options: OpenOptions): Promise<OpenBench> {
   const { via, host: name, port, token, link = 'packet', quiet = 150, patience = 800, slack = 50 } = options;
-  if (isIPv6(name)) throw new Error(`${name}: the rules are played over IPv4`);
-  const host = (await lookup(name, { family: 4 })).address;
+  const host = await addressOf(name);
+  if (isIPv6(host) && link === 'packet')
+    throw new Error(`${name}: IPv6 is played over a UDP socket (--link udp)`);
   const agent = via === 'agent' ? await Agent.connect(host, port ?? AGENT_PORT) : undefined;
   try {
     const device = agent ? await agentDevice(agent, token) : perftestDevice(host, port);
-    const source = options.source ?? (await sourceFor(host));
+    const source = options.source === undefined ? await sourceFor(host) : textOf(options.source);
     const line = link === 'udp' ? await UdpLine.open(host, source) : await PacketLine.open(host, source);
     const close = async () => {
       agent?.close();

@@ -1,66 +1,57 @@
 /**
- * The line over a UDP socket: no privilege, and no headers of one's own below the BTH. The kernel writes them as `usualHeaders` has them,
- * and hides those of a packet that came: its identification is solved from the ICRC.
+ * The line over a UDP socket: no privilege, and no headers of one's own below the BTH. The kernel writes them as `headersBelow` has them,
+ * and hides those of a packet that came: IPv4's identification is solved from the ICRC.
  */
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
+import { isIPv6 as isIpv6Address } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import {
-  buildPacket,
   ICRC_BYTES,
   IP_MAY_FRAGMENT,
   icrcV2,
-  internetChecksum,
   ROCE_UDP_PORT,
   readIcrc,
   setU16,
   solveIpId,
 } from '@node-roce/wire';
 import { Untestable } from '../device.ts';
+import { ETHERNET_BYTES, headersBelow, isIpv6, setIpv4Checksum, setLengths } from '../headers.ts';
 import type { End, Line } from '../line.ts';
 import { NEEDS } from '../needs.ts';
 import { waitOn } from './wait.ts';
 
 const NO_MAC = '00:00:00:00:00:00';
-const IPV4 = 14;
-const UDP = IPV4 + 20;
-const BTH = UDP + 8;
 /** A BTH and the ICRC. */
 const SHORTEST = 12 + ICRC_BYTES;
 const DONT_FRAGMENT = 0x4000;
-/** Fields that differ with the length of a packet, or that the kernel may choose: length, checksum, TTL, both checksums. */
-const CHANGING = new Set([16, 17, 22, 24, 25, 38, 39, 40, 41]);
+const IP = ETHERNET_BYTES;
 
-/** Ethernet, IPv4 and UDP of a packet from one end to the other, as a kernel writes them for a UDP socket. */
-function usualHeaders(from: End, to: End, sourcePort: number): Uint8Array {
-  const frame = buildPacket({
-    ethernet: { source: from.mac, destination: to.mac },
-    ip: { source: from.ip, destination: to.ip, ttl: 64 } as Parameters<typeof buildPacket>[0]['ip'],
-    udp: { sourcePort },
-    bth: { opcode: 'RC_SEND_ONLY' },
-  });
-  return frame.slice(0, BTH);
-}
+/**
+ * Bytes that differ with the length of a packet, or that the kernel chooses as it likes: lengths, checksums, hop limit, and IPv6's flow label,
+ * which it may take from the ports.
+ */
+const CHANGING = {
+  4: new Set([16, 17, 22, 24, 25, 38, 39, 40, 41]),
+  6: new Set([18, 19, 21, 58, 59, 60, 61]),
+} as const;
 
-/** The frame of a datagram that came, with the identification that its ICRC has. */
+/** The frame of a datagram that came; with IPv4, it has the identification that its ICRC covers. */
 function frameOf(headers: Uint8Array, body: Uint8Array): Uint8Array {
-  const frame = new Uint8Array(BTH + body.length);
+  const bth = headers.length;
+  const frame = new Uint8Array(bth + body.length);
   frame.set(headers);
-  frame.set(body, BTH);
-  setU16(frame, IPV4 + 2, frame.length - IPV4);
-  setU16(frame, UDP + 4, frame.length - UDP);
-  setU16(frame, UDP + 6, 0);
+  frame.set(body, bth);
+  setLengths(frame, bth);
+  if (isIpv6(frame) || body.length < SHORTEST) return frame;
   const end = frame.length - ICRC_BYTES;
-  if (body.length >= SHORTEST) {
-    const syndrome = (readIcrc(frame, end) ^ icrcV2(frame, IPV4, end)) >>> 0;
-    const id = syndrome === 0 ? 0 : solveIpId(syndrome, end - (IPV4 + 6));
-    if (id >= 0) {
-      setU16(frame, IPV4 + 4, id & 0xffff);
-      setU16(frame, IPV4 + 6, (id & IP_MAY_FRAGMENT) === 0 ? DONT_FRAGMENT : 0);
-    }
+  const syndrome = (readIcrc(frame, end) ^ icrcV2(frame, IP, end)) >>> 0;
+  const id = syndrome === 0 ? 0 : solveIpId(syndrome, end - (IP + 6));
+  if (id >= 0) {
+    setU16(frame, IP + 4, id & 0xffff);
+    setU16(frame, IP + 6, (id & IP_MAY_FRAGMENT) === 0 ? DONT_FRAGMENT : 0);
+    setIpv4Checksum(frame, bth);
   }
-  setU16(frame, IPV4 + 10, 0);
-  setU16(frame, IPV4 + 10, internetChecksum(frame, IPV4, UDP));
   return frame;
 }
 
@@ -79,10 +70,10 @@ export class UdpLine implements Line {
     this.tester = tester;
     this.device = device;
     this.#socket = socket;
-    this.#usual = usualHeaders(tester, device, ROCE_UDP_PORT);
+    this.#usual = headersBelow(tester, device, ROCE_UDP_PORT);
     socket.on('message', (body, { address, port }) => {
       if (address !== device.ip) return;
-      const frame = frameOf(usualHeaders(device, tester, port), body);
+      const frame = frameOf(headersBelow(device, tester, port), body);
       this.#in.push({ time: this.now(), frame });
       this.#onFrame();
     });
@@ -92,7 +83,7 @@ export class UdpLine implements Line {
 
   /** @param source address of this machine that leads to the device */
   static async open(host: string, source: string): Promise<UdpLine> {
-    const socket = createSocket('udp4');
+    const socket = createSocket(isIpv6Address(source) ? 'udp6' : 'udp4');
     try {
       socket.bind({ port: ROCE_UDP_PORT, address: source, exclusive: true });
       await once(socket, 'listening');
@@ -108,10 +99,12 @@ export class UdpLine implements Line {
   }
 
   send(frame: Uint8Array): void {
-    for (let i = 0; i < BTH; i++) {
-      if (frame[i] !== this.#usual[i] && !CHANGING.has(i)) throw new Untestable(`needs ${NEEDS.frames}`);
+    const bth = this.#usual.length;
+    const changing = CHANGING[isIpv6(frame) ? 6 : 4];
+    for (let i = 0; i < bth; i++) {
+      if (frame[i] !== this.#usual[i] && !changing.has(i)) throw new Untestable(`needs ${NEEDS.frames}`);
     }
-    this.#socket.send(frame.subarray(BTH), ROCE_UDP_PORT, this.device.ip, () => {});
+    this.#socket.send(frame.subarray(bth), ROCE_UDP_PORT, this.device.ip, () => {});
   }
 
   take(): { time: number; frame: Uint8Array }[] {

@@ -2,6 +2,9 @@
 import { rnrTimerMicroseconds } from '@node-roce/wire';
 import { type Rule, rule } from '../rule.ts';
 
+/** ms in which a packet that was sent before the NAK came may arrive. */
+const CROSSING = 5;
+
 /** The wait of one timer code, from the tester's NAK to the repetition: lateness can only lengthen it. */
 function waits(id: string, code: number, first = false): Rule {
   const least = rnrTimerMicroseconds(code) / 1000;
@@ -20,6 +23,8 @@ function waits(id: string, code: number, first = false): Rule {
       await s.requests(2);
       await s.all(10);
       const { time: start } = s.acknowledge(0, { syndrome: 0x20 | code });
+      // A device that asks again early may have done so before the NAK reached it. One that does not wait at all is not heard of again.
+      await s.all(Math.min(CROSSING, least / 2));
       const again = await s.next(least * 3 + 500);
       t.want(s.requestAt(again) === 0, `after the wait: wanted psn+0 again, got ${s.describe(again)}`);
       if (again === undefined) return;
@@ -140,7 +145,10 @@ export const rnrRules = [
       let sent = 0;
       while (sent < 8 && (await s.next(300)) !== undefined) {
         sent++;
-        s.acknowledge(0, { syndrome: 0x21 });
+        // A device that asks again early, before the NAK or while it is on its way, draws no second one.
+        await s.all(CROSSING);
+        s.acknowledge(0, { syndrome: 0x20 | 20 });
+        await s.all(CROSSING);
       }
       t.want(sent === 3, `${sent} sends with rnr_retry 2, wanted 3`);
       await s.completed(['1:RNR_RETRY_EXC_ERR'], 'RNR retries used up');

@@ -1,4 +1,5 @@
 /** Unreliable connections and datagrams (IBTA vol 1 §9.8). */
+import { formatIpAddress } from '@node-roce/wire';
 import { rule } from '../rule.ts';
 import { bytes, same } from '../session.ts';
 
@@ -153,7 +154,7 @@ export const unreliableRules = [
     'UD-01',
     {
       title:
-        'UD: a receive begins with 40 bytes for the GRH, an IPv4 header in the last 20, and names the sender',
+        'UD: a receive begins with 40 bytes for the GRH, with the IP header (IPv4: in the last 20), and names the sender',
       section: '11.4.1.2, A17.4.5.2',
       needs: ['ud', 'receives', 'completions', 'memory'],
       text: 'The program answers by what stands there.',
@@ -165,8 +166,11 @@ export const unreliableRules = [
       t.want(completion?.length === 72, `length ${completion?.length}, wanted 72`);
       t.want(completion?.sourceQpn === s.spec.qpn, 'the completion names another sender');
       const got = await s.peek(0, 72);
-      t.want(got[20] === 0x45, 'no IPv4 header at byte 20');
-      t.want(got.slice(32, 36).join('.') === t.line.tester.ip, 'another source address');
+      const isIpv6 = t.line.tester.ip.includes(':');
+      if (isIpv6) t.want(got[0] >> 4 === 6, 'no IPv6 header at byte 0');
+      else t.want(got[20] === 0x45, 'no IPv4 header at byte 20');
+      const source = isIpv6 ? got.slice(8, 24) : got.slice(32, 36);
+      t.want(formatIpAddress(source) === t.line.tester.ip, 'another source address');
       t.want(same(got.slice(40), bytes(32)), 'wrong bytes');
     },
   ),
