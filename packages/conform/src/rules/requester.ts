@@ -1,7 +1,8 @@
 /** The requester of a reliable connection: packets of a message, timers, NAKs (IBTA vol 1 §9.7.3, §9.7.6, §9.9.2). */
 import { ackTimeoutMicroseconds } from '@node-roce/wire';
+import type { Entry } from '../line.ts';
 import { type Rule, rule } from '../rule.ts';
-import { same } from '../session.ts';
+import { type Session, same } from '../session.ts';
 
 /** 4.096 µs · 2^code, in ms. */
 const timeoutOf = (code: number): number => ackTimeoutMicroseconds(code) / 1000;
@@ -32,6 +33,16 @@ function ends(id: string, name: string, syndrome: number, status: string, first 
       await s.all(10);
       await s.silence('in the error state');
     },
+  );
+}
+
+/** Packets but repetitions of the last one in front: a device that asks again early may have sent those before an answer reached it. */
+function behindProbes(s: Session, entries: readonly Entry[], last: number): readonly Entry[] {
+  return entries.slice(
+    Math.max(
+      0,
+      entries.findIndex((entry) => s.requestAt(entry) !== last),
+    ),
   );
 }
 
@@ -249,7 +260,7 @@ export const requesterRules = [
       await s.all(10);
       s.acknowledge(2, { syndrome: 0x60 });
       const again = s
-        .fresh(await s.all(300))
+        .fresh(behindProbes(s, await s.all(300), 3))
         .map((e) => s.requestAt(e))
         .join(', ');
       t.want(again === '2, 3', `after NAK psn+2: sent ${again || 'nothing'} again, wanted 2, 3`);
@@ -316,7 +327,7 @@ export const requesterRules = [
       await s.requests(8);
       await s.all(10);
       s.acknowledge(3, { syndrome: 0x60 });
-      const again = s.fresh(await s.all());
+      const again = s.fresh(behindProbes(s, await s.all(), 7));
       const [first] = again;
       t.want(
         first?.packet?.info.key === 'RC_RDMA_WRITE_MIDDLE' && s.requestAt(first) === 3,

@@ -1,5 +1,6 @@
 /** Receiver not ready, at the responder and at the requester (IBTA vol 1 §9.7.5.2.8, §9.9.2.4.1). */
 import { rnrTimerMicroseconds } from '@node-roce/wire';
+import type { Entry } from '../line.ts';
 import { type Rule, rule } from '../rule.ts';
 
 /** ms in which a packet that was sent before the NAK came may arrive. */
@@ -24,9 +25,11 @@ function waits(id: string, code: number, first = false): Rule {
       await s.all(10);
       const { time: start } = s.acknowledge(0, { syndrome: 0x20 | code });
       // A device that asks again early may have done so before the NAK reached it. One that does not wait at all is not heard of again.
-      await s.all(Math.min(CROSSING, least / 2));
-      const again = await s.next(least * 3 + 500);
-      t.want(s.requestAt(again) === 0, `after the wait: wanted psn+0 again, got ${s.describe(again)}`);
+      const isAgain = (entry: Entry) =>
+        s.requestAt(entry) === 0 && entry.time - start >= Math.min(CROSSING, least / 2);
+      const came = await s.allUntil(isAgain, least * 3 + 500);
+      const again = came.find(isAgain);
+      t.want(again !== undefined, `after the wait: wanted psn+0 again, got ${s.list(s.fresh(came))}`);
       if (again === undefined) return;
       t.want(again.time - start >= least, 'retransmitted before the time of the code');
       t.note(`retransmitted after ${(again.time - start).toFixed(2)} ms`);
@@ -143,12 +146,13 @@ export const rnrRules = [
       const s = await t.req({ timeout: 20, rnrRetry: 2 });
       await s.post('send', { id: 1, length: 32 });
       let sent = 0;
-      while (sent < 8 && (await s.next(300)) !== undefined) {
-        sent++;
+      let refused = Number.NEGATIVE_INFINITY;
+      for (let entry = await s.next(); entry !== undefined && sent < 8; entry = await s.next()) {
         // A device that asks again early, before the NAK or while it is on its way, draws no second one.
+        if (entry.time - refused < 40) continue;
+        sent++;
         await s.all(CROSSING);
-        s.acknowledge(0, { syndrome: 0x20 | 20 });
-        await s.all(CROSSING);
+        refused = s.acknowledge(0, { syndrome: 0x20 | 26 }).time;
       }
       t.want(sent === 3, `${sent} sends with rnr_retry 2, wanted 3`);
       await s.completed(['1:RNR_RETRY_EXC_ERR'], 'RNR retries used up');
@@ -189,7 +193,8 @@ export const rnrRules = [
       await s.all(10);
       const { time: start } = s.acknowledge(0, { syndrome: 0x20 | 25 });
       s.acknowledge(0, { syndrome: 0x60 });
-      const again = await s.next(500);
+      const came = await s.allUntil((entry) => s.requestAt(entry) === 0, 500);
+      const again = came.find((entry) => s.requestAt(entry) === 0);
       t.want(again !== undefined, 'no retransmission');
       if (again === undefined) return;
       t.want(

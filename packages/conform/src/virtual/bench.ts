@@ -15,8 +15,8 @@ export interface AdapterOptions {
   qpn: number;
 }
 
-function benchOf(makeDevice: (line: VirtualLine) => Device, accept?: AcceptFrame): Bench {
-  const line = new VirtualLine(accept);
+function benchOf(makeDevice: (line: VirtualLine) => Device, accept?: AcceptFrame, delay?: number): Bench {
+  const line = new VirtualLine(accept, delay);
   return { line, device: makeDevice(line), waits: WAITS, connections: 0 };
 }
 
@@ -24,15 +24,17 @@ export interface AdapterBenchOptions {
   name?: string;
   /** The device's own handling of frames: rules about IP and UDP headers are played, too. */
   accept?: AcceptFrame;
+  /** µs of a packet on its way, 1 by default: a device that repeats early then has packets there when an answer comes. */
+  delay?: number;
 }
 
 /** A bench with a simulated adapter: `make` gives the `SimDevice`. */
 export function adapterBench(
   make: (options: AdapterOptions) => SimDevice,
-  { name = 'adapter', accept }: AdapterBenchOptions = {},
+  { name = 'adapter', accept, delay }: AdapterBenchOptions = {},
 ): Bench {
   const options = { gid: gidFromText(DEVICE.ip), qpn: 0x40 };
-  return benchOf((line) => adapterDevice(line, make(options), name), accept);
+  return benchOf((line) => adapterDevice(line, make(options), name), accept, delay);
 }
 
 /** A bench with a device that implements `Endpoint` only: the rules of reliable connections. */

@@ -30,6 +30,7 @@ export class VirtualLine implements Line, SimHost {
   readonly gid = gidFromText(TESTER.ip);
   readonly offers: ReadonlySet<string>;
   readonly #accept: AcceptFrame | undefined;
+  readonly #delay: number;
   readonly #network = new Network();
   #out: SimPacket[] = [];
   #in: { time: number; frame: Uint8Array }[] = [];
@@ -37,19 +38,21 @@ export class VirtualLine implements Line, SimHost {
   /**
    * @param accept the headers below the BTH as the device takes them; without it the kernel's part is done for the device,
    *   and rules about those headers are not for it
+   * @param delay µs of a packet on its way. The least by default: shorter than every wait of the specification, so that each can be judged
    */
-  constructor(accept?: AcceptFrame) {
+  constructor(accept?: AcceptFrame, delay = 1) {
+    this.#delay = delay;
     this.#accept = accept;
     this.offers = new Set(accept === undefined ? ['spoof'] : ['spoof', 'frames']);
     this.#network.record = false;
     this.#network.add(this);
   }
 
-  /** Puts a device on the network. The way is shorter than every wait of the specification, so that each can be judged. */
+  /** Puts a device on the network. */
   add(host: SimHost): void {
     this.#network.add(host);
-    this.#network.link(this, host, { delay: 1 });
-    this.#network.link(host, this, { delay: 1 });
+    this.#network.link(this, host, { delay: this.#delay });
+    this.#network.link(host, this, { delay: this.#delay });
   }
 
   now(): number {
