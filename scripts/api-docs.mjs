@@ -14,7 +14,7 @@ const PROGRAMS = ['verbs-api', 'rdmacm', 'ibverbs'];
 /** Packages with a page of their own. */
 const PARTS = [
   ...['wire', 'pcap', 'transport', 'cm', 'link', 'dgram-native'],
-  ...['capture', 'sim', 'perf', 'device', 'cli'],
+  ...['rsocket', 'capture', 'sim', 'perf', 'device', 'cli'],
 ];
 /** The sections that a reader meets first; the rest follows by name. */
 const FIRST = ['device', 'protection-domain', 'memory', 'memory-region', 'queue-pair', 'work-request'];

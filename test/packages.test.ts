@@ -107,6 +107,7 @@ test.each([
   ['.', 'SUCCESS written from afar'],
   ['packages/verbs-api', 'hello'],
   ['packages/rdmacm', 'hello'],
+  ['packages/rsocket', 'hello'],
   ['packages/ibverbs', 'PORT_ACTIVE'],
   ['packages/capture', 'warning retransmissions'],
   ['packages/link', ''],

@@ -52,6 +52,7 @@ export class ConnectionStream extends Duplex {
     return this.#channel.localAddress?.address;
   }
 
+  /** Our port. */
   get localPort(): number | undefined {
     return this.#channel.localAddress?.port;
   }
@@ -61,10 +62,12 @@ export class ConnectionStream extends Duplex {
     return this.#channel.remoteAddress?.address;
   }
 
+  /** The peer's port. */
   get remotePort(): number | undefined {
     return this.#channel.remoteAddress?.port;
   }
 
+  /** The peer's IP version, as `net.Socket` has it. */
   get remoteFamily(): 'IPv4' | 'IPv6' | undefined {
     const address = this.remoteAddress;
     return address === undefined ? undefined : address.includes(':') ? 'IPv6' : 'IPv4';
@@ -122,10 +125,12 @@ export class ConnectionStream extends Duplex {
       this.#idle = setTimeout(() => this.emit('timeout'), this.timeout).unref();
   }
 
+  /** @internal */
   override _write(chunk: Uint8Array, _encoding: BufferEncoding, callback: (error?: Error | null) => void) {
     this.#write([chunk], callback);
   }
 
+  /** @internal */
   override _writev(chunks: { chunk: Uint8Array }[], callback: (error?: Error | null) => void) {
     this.#write(
       chunks.map(({ chunk }) => chunk),
@@ -139,10 +144,12 @@ export class ConnectionStream extends Duplex {
     this.#channel.write(chunks).then(() => callback(), callback);
   }
 
+  /** @internal */
   override _final(callback: (error?: Error | null) => void) {
     this.#channel.end().then(() => callback(), callback);
   }
 
+  /** @internal */
   override _read() {
     if (!this.#isReading) void this.#pull();
   }
@@ -168,6 +175,7 @@ export class ConnectionStream extends Duplex {
     }
   }
 
+  /** @internal */
   override _destroy(error: Error | null, callback: (error?: Error | null) => void) {
     clearTimeout(this.#idle);
     // A reader of all bytes (`for await`) destroys the stream, perhaps before our own end is on its way.

@@ -3,7 +3,9 @@ import type { SocketAddress } from './addresses.ts';
 
 /** One connection, as a stream uses it. Calls of `write`, and of `read`, are made one at a time. */
 export interface StreamChannel {
+  /** Our end. */
   readonly localAddress: SocketAddress | undefined;
+  /** The peer's end. */
   readonly remoteAddress: SocketAddress | undefined;
   /** Resolves once the bytes are copied, and the program may write into its own again. Waits while the window is full. */
   write(chunks: readonly Uint8Array[]): Promise<void>;

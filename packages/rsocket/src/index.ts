@@ -1,0 +1,13 @@
+/** Sockets over RDMA: the rsockets of librdmacm as Node streams. */
+export type { StreamOptions } from '@node-roce/rdmacm';
+export type { BufferOptions } from './channel.ts';
+export { RsocketServer } from './server.ts';
+export { RSocket } from './socket.ts';
+export {
+  type ConnectOptions,
+  connect,
+  createConnection,
+  createServer,
+  type ListenOptions,
+  listen,
+} from './sockets.ts';

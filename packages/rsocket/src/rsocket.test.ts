@@ -1,0 +1,217 @@
+/** Sockets over RDMA, with themselves. */
+import { once } from 'node:events';
+import http from 'node:http';
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
+import { CmId, connect as connectMessages } from '@node-roce/rdmacm';
+import { describe, expect, test } from 'vitest';
+import { type Ends, equip, openEnds } from '../../rdmacm/testing/ends.ts';
+import { turns } from '../../verbs-api/testing/clock.ts';
+import { Inbound } from './inbound.ts';
+import { connect, createConnection, createServer, listen, type RSocket } from './index.ts';
+import { Outbound } from './outbound.ts';
+import { dataOf, decodeConnectionData, encodeConnectionData, Op, opOf } from './wire.ts';
+
+const SMALL = { receiveBuffer: 512, sendBuffer: 300, queue: 8, closeTimeout: 200 };
+
+async function pairOf(ends: Ends, options: object = SMALL): Promise<[RSocket, RSocket]> {
+  await using server = await listen({ device: ends.b, port: 0, ...options });
+  const connecting = connect({ device: ends.a, host: '10.0.0.2', port: server.port, ...options });
+  const accepted = await server.accept();
+  return [await connecting, accepted];
+}
+
+const pattern = (length: number) =>
+  Buffer.from(Uint8Array.from({ length }, (_, i) => (i * 7 + (i >> 8)) & 255));
+
+describe('a socket', () => {
+  test.each([
+    ['small rings', SMALL],
+    ['uneven rings', { ...SMALL, receiveBuffer: 1000, sendBuffer: 77 }],
+    ['the default', {}],
+  ])('carries bytes in order both ways, past the ends of %s', async (_name, options) => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, options);
+    const bytes = pattern(20_011);
+    const chunks = function* () {
+      for (let at = 0, size = 1; at < bytes.length; at += size, size = (size * 3 + 1) % 1999)
+        yield bytes.subarray(at, at + size);
+    };
+    void pipeline(Readable.from(chunks(), { objectMode: false }), client);
+    server.pipe(server);
+    expect((await buffer(client)).equals(bytes)).toBe(true);
+    await Promise.all([client, server].map((socket) => (socket.closed ? undefined : once(socket, 'close'))));
+  });
+
+  test('ends one direction, and goes on in the other', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { ...SMALL, allowHalfOpen: true });
+    client.end('question');
+    server.resume();
+    await once(server, 'end');
+    server.end('answer');
+    expect(`${await buffer(client)}`).toBe('answer');
+    for (const socket of [client, server]) if (!socket.closed) await once(socket, 'close');
+  });
+
+  test('holds a writer back whose peer does not read', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { ...SMALL, readableHighWaterMark: 100 });
+    const chunk = Buffer.alloc(10_000, 1);
+    client.write(chunk);
+    await turns(300);
+    expect(server.bytesRead).toBeLessThan(1200);
+    const all = buffer(server);
+    client.end();
+    expect((await all).equals(chunk)).toBe(true);
+    if (!client.closed) await once(client, 'close');
+  });
+
+  test('of a peer that leaves silently is an error', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends);
+    const failed = once(server, 'error');
+    client.destroy();
+    expect((await failed)[0]).toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+  });
+});
+
+test('a listener of rsockets refuses a client of messages', async () => {
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 0 });
+  await expect(
+    connectMessages(`10.0.0.2:${server.port}`, { device: ends.a, maxMessage: 64 }),
+  ).rejects.toMatchObject({ code: 'ERR_ROCE_CM_REFUSED', reason: 'CONSUMER_DEFINED' });
+});
+
+test('a program that accepts and is no rsocket fails the client, which leaves nothing', async () => {
+  await using ends = await openEnds();
+  await using id = new CmId({ device: ends.b });
+  await id.listen({ port: 7 });
+  const connecting = connect({ device: ends.a, host: '10.0.0.2', port: 7, ...SMALL });
+  const request = await id.getRequest();
+  const data = decodeConnectionData(request.request!.privateData)!;
+  expect(data).toMatchObject({ version: 1, isBigEndian: false, credits: 8, sgl: { length: 2 } });
+  expect(data.buffer.length).toBe(256);
+  await equip(request as never);
+  await Promise.allSettled([
+    request.accept(),
+    expect(connecting).rejects.toMatchObject({ code: 'ERR_ROCE_PROTOCOL' }),
+  ]);
+  await request.destroy();
+});
+
+test('a peer that writes more than it was given room for is cut off', async () => {
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL });
+  await using id = new CmId({ device: ends.a });
+  await id.resolveAddr({ host: '10.0.0.2', port: 7 });
+  await id.resolveRoute();
+  const { qp, mr } = await equip(id as never, { cap: { maxRecvWr: 64 } });
+  for (let i = 0; i < 16; i++) void qp.receive([]).catch(() => {});
+  const own = { addr: mr.addr, key: mr.rkey, length: 2 };
+  const privateData = encodeConnectionData({ isBigEndian: false, credits: 8, sgl: own, buffer: own });
+  await id.connect({ privateData, responderResources: 0, initiatorDepth: 0 });
+  const socket = await server.accept();
+  const failed = once(socket, 'error');
+  // DATA of 513 bytes, where both halves of the ring have 512.
+  await qp.write([], { addr: 0n, rkey: 0 }, { immData: 513 });
+  expect((await failed)[0]).toMatchObject({
+    code: 'ERR_ROCE_PROTOCOL',
+    message: expect.stringContaining('without room'),
+  });
+});
+
+test('http with an agent that keeps sockets: each of 300 answers is its request’s', async () => {
+  const service = http.createServer((request, response) => {
+    request.pipe(response);
+  });
+  const listener = await createServer({ port: 0, address: '127.0.62.1' }, (socket) =>
+    service.emit('connection', socket),
+  );
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 5 });
+  agent.createConnection = createConnection as never;
+  const ask = async (i: number) => {
+    const body = `request ${i} `.repeat(1 + (i % 50));
+    const request = http.request({
+      agent,
+      host: '127.0.62.1',
+      port: listener.port,
+      method: 'POST',
+      path: `/${i}`,
+    });
+    request.end(body);
+    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+    expect(`${await buffer(response)}`).toBe(body);
+  };
+  await Promise.all(Array.from({ length: 300 }, (_, i) => ask(i)));
+  agent.destroy();
+  service.closeAllConnections();
+  await listener.close();
+});
+
+test.each([
+  [{ host: 'x' }, 'port'],
+  [{ port: 5 }, 'host'],
+  [{ host: 'x', port: 5, queue: 4 }, 'queue'],
+  [{ host: 'x', port: 5, sendbuffer: 4 }, 'sendbuffer'],
+  [{ host: 'x', port: 5, signal: {} }, 'signal'],
+])('connect refuses %o', async (options, attribute) => {
+  await expect(connect(options as never)).rejects.toMatchObject({ errno: 'EINVAL', attribute });
+  await expect(listen({ port: 70_000 })).rejects.toMatchObject({ errno: 'EINVAL', attribute: 'port' });
+});
+
+test('a million mutated control messages end a socket, or do nothing', () => {
+  let seed = 7;
+  const draw = (below: number) => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return (seed >>> 8) % below;
+  };
+  const own = { bytes: new Uint8Array(64), addr: 4096n, rkey: 5 };
+  let inbound = new Inbound(own, 8);
+  let room = 32;
+  let unread = 0;
+  for (let i = 0; i < 1_000_000; i++) {
+    const imm = draw(2) === 0 ? draw(80) : (draw(65_536) * 65_536 + draw(65_536)) >>> 0;
+    if (opOf(imm) === Op.SGL || opOf(imm) === Op.CTRL || opOf(imm) === Op.IOMAP) continue;
+    const fits = dataOf(imm) <= room && unread < 8;
+    if (inbound.arrived(dataOf(imm)) !== fits) throw new Error(`message ${i}: ${imm}, room ${room}`);
+    if (fits) room -= dataOf(imm);
+    if (fits) unread++;
+    if (draw(3) === 0) {
+      while (!inbound.isEmpty) if (inbound.take(16).length > 64) throw new Error(`message ${i}`);
+      unread = 0;
+    }
+    if (inbound.owesGrant && draw(2) === 0 && inbound.grant().buffer) room += 32;
+    if (i % 10_000 === 0) [inbound, room, unread] = [new Inbound(own, 8), 32, 0];
+  }
+});
+
+test('entries and credits of a hostile peer: what is placed stays in its buffer and ours', () => {
+  let seed = 9;
+  const draw = (below: number) => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return (seed >>> 8) % below;
+  };
+  const sgl = new Uint8Array(32);
+  const first = { addr: 0n, key: 1, length: 100 };
+  const outbound = new Outbound(sgl, new Uint8Array(50), {
+    ...{ version: 1, isBigEndian: false, credits: 5, sgl: first },
+    buffer: first,
+  });
+  const placed: number[] = [];
+  for (let i = 0; i < 100_000; i++) {
+    for (let at = draw(4); at > 0; at--) sgl[draw(32)] = draw(256);
+    if (draw(3) === 0) outbound.granted(draw(70_000));
+    const { room } = outbound;
+    expect(room).toBeGreaterThanOrEqual(0);
+    expect(room).toBeLessThanOrEqual(50);
+    if (room > 0) {
+      const piece = outbound.place(new Uint8Array(1 + draw(room)));
+      placed.push(piece.length);
+      expect(piece.ranges.every(({ offset, length }) => offset >= 0 && offset + length <= 50)).toBe(true);
+    }
+    if (placed.length > 0 && draw(2) === 0) outbound.completed(placed.shift()!);
+  }
+});

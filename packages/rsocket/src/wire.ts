@@ -1,0 +1,86 @@
+/**
+ * The wire format of rsockets, protocol version 1 (rdma-core librdmacm/rsocket.c, docs/rsocket): the connection data in the private data of
+ * REQ and REP, the immediates of WRITEs, and the entries that announce buffers.
+ */
+
+export const VERSION = 1;
+const CONNECTION_DATA_BYTES = 40;
+/** Of an entry of the list of target buffers. */
+export const SGE_BYTES = 16;
+/** Entries of that list: the peer writes each of the two halves of our ring in turn. */
+export const SGL_ENTRIES = 2;
+
+/** `flags`: the sender's numbers in memory are big-endian. */
+const NET = 1;
+
+/** A buffer of the peer, or of ours for it. */
+export interface Target {
+  addr: bigint;
+  key: number;
+  length: number;
+}
+
+/** Private data of one side. */
+export interface ConnectionData {
+  version: number;
+  isBigEndian: boolean;
+  /** Messages that the sender of this data has receives for. */
+  credits: number;
+  /** Where its peer announces buffers; `length` counts entries. */
+  sgl: Target;
+  /** The first buffer that its peer may write to. */
+  buffer: Target;
+}
+
+export function encodeConnectionData({ credits, sgl, buffer }: Omit<ConnectionData, 'version'>): Uint8Array {
+  const bytes = new Uint8Array(CONNECTION_DATA_BYTES);
+  const view = new DataView(bytes.buffer);
+  // Our list is read little-endian on any machine: `flags` 0.
+  view.setUint8(0, VERSION);
+  view.setUint16(2, credits);
+  encodeTarget(view, 8, sgl, false);
+  encodeTarget(view, 24, buffer, false);
+  return bytes;
+}
+
+/** Undefined where the bytes are too few. The version is the caller's to check. */
+export function decodeConnectionData(bytes: Uint8Array): ConnectionData | undefined {
+  if (bytes.length < CONNECTION_DATA_BYTES) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, CONNECTION_DATA_BYTES);
+  return {
+    version: view.getUint8(0),
+    isBigEndian: (view.getUint8(1) & NET) !== 0,
+    credits: view.getUint16(2),
+    sgl: decodeTarget(view, 8, false),
+    buffer: decodeTarget(view, 24, false),
+  };
+}
+
+export function encodeTarget(
+  view: DataView,
+  at: number,
+  { addr, key, length }: Target,
+  little: boolean,
+): void {
+  view.setBigUint64(at, addr, little);
+  view.setUint32(at + 8, key, little);
+  view.setUint32(at + 12, length, little);
+}
+
+export const decodeTarget = (view: DataView, at: number, little: boolean): Target => ({
+  addr: view.getBigUint64(at, little),
+  key: view.getUint32(at + 8, little),
+  length: view.getUint32(at + 12, little),
+});
+
+/** The upper three bits of an immediate; all others are data, too. */
+export const Op = { DATA: 0, SGL: 4, IOMAP: 6, CTRL: 7 } as const;
+/** The data of `Op.CTRL`. */
+export const Ctrl = { DISCONNECT: 0, KEEPALIVE: 1, SHUTDOWN: 2 } as const;
+
+const DATA_BITS = 29;
+const DATA_MASK = 2 ** DATA_BITS - 1;
+
+export const immediate = (op: number, data: number): number => op * 2 ** DATA_BITS + (data & DATA_MASK);
+export const opOf = (imm: number): number => imm >>> DATA_BITS;
+export const dataOf = (imm: number): number => imm & DATA_MASK;
