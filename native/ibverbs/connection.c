@@ -1,121 +1,15 @@
-// The connection of a context to the device, and messages over it.
+// The connection of a context to the device: its calls, events and objects.
 #include <poll.h>
-#include <stdio.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "roce.h"
-
-void roce_begin(struct roce_message *m) {
-  memset(m, 0, sizeof *m);
-  m->length = ROCE_HEADER_BYTES;
-  m->room = 256;
-  m->bytes = malloc(m->room);
-  m->failed = m->bytes == NULL;
-  // Callers read the reply before they look at the error.
-  if (m->failed) m->length = 0;
-}
-
-static uint8_t *make(struct roce_message *m, size_t length) {
-  if (m->failed) return NULL;
-  if (length > m->room - m->length) {
-    size_t room = (m->length + length) * 2;
-    uint8_t *bytes = realloc(m->bytes, room);
-    if (bytes == NULL) {
-      m->failed = 1;
-      return NULL;
-    }
-    m->bytes = bytes;
-    m->room = room;
-  }
-  m->length += length;
-  return m->bytes + m->length - length;
-}
-
-void roce_u32(struct roce_message *m, uint32_t value) { roce_bytes(m, &value, sizeof value); }
-
-void roce_u64(struct roce_message *m, uint64_t value) { roce_bytes(m, &value, sizeof value); }
-
-void roce_bytes(struct roce_message *m, const void *from, size_t length) {
-  uint8_t *to = make(m, length);
-  if (to != NULL && length > 0) memcpy(to, from, length);
-}
-
-uint32_t roce_get32(struct roce_message *m) {
-  uint32_t value = 0;
-  roce_get(m, &value, sizeof value);
-  return value;
-}
-
-uint64_t roce_get64(struct roce_message *m) {
-  uint64_t value = 0;
-  roce_get(m, &value, sizeof value);
-  return value;
-}
-
-void roce_get(struct roce_message *m, void *to, size_t length) {
-  if (length > m->length - m->at) {
-    memset(to, 0, length);
-    m->at = m->length;
-    return;
-  }
-  memcpy(to, m->bytes + m->at, length);
-  m->at += length;
-}
-
-void roce_end(struct roce_message *m) {
-  int saved = errno;
-  free(m->bytes);
-  m->bytes = NULL;
-  errno = saved;
-}
-
-int roce_write_all(int fd, const void *bytes, size_t length) {
-  const uint8_t *from = bytes;
-  while (length > 0) {
-    ssize_t n = send(fd, from, length, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return -1;
-    from += n;
-    length -= (size_t)n;
-  }
-  return 0;
-}
-
-int roce_read_all(int fd, void *bytes, size_t length) {
-  uint8_t *to = bytes;
-  while (length > 0) {
-    ssize_t n = recv(fd, to, length, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return -1;
-    to += n;
-    length -= (size_t)n;
-  }
-  return 0;
-}
-
-static int exchange(int fd, enum roce_call call, struct roce_message *m) {
-  uint32_t head[2];
-  if (m->failed) return errno = ENOMEM;
-  head[0] = (uint32_t)(m->length - ROCE_HEADER_BYTES);
-  head[1] = call;
-  memcpy(m->bytes, head, sizeof head);
-  if (m->length - ROCE_HEADER_BYTES > ROCE_MAX_PAYLOAD) return errno = EINVAL;
-  if (roce_write_all(fd, m->bytes, m->length) != 0 || roce_read_all(fd, head, sizeof head) != 0)
-    return errno = EIO;
-  m->length = m->at = 0;
-  if (head[0] > ROCE_MAX_PAYLOAD || (make(m, head[0]) == NULL && head[0] > 0)) return errno = EIO;
-  if (roce_read_all(fd, m->bytes, head[0]) != 0) return errno = EIO;
-  if (head[1] != 0) errno = (int)head[1];
-  return (int)head[1];
-}
 
 int roce_call(struct roce_context *r, enum roce_call call, struct roce_message *m) {
   NOT_CANCELLED;
   int error;
   if (!roce_may_call(r)) return errno = EPERM;
   pthread_mutex_lock(&r->lock);
-  error = exchange(r->socket, call, m);
+  error = roce_exchange(r->socket, call, m);
   // After half a message nothing can be understood any more.
   if (error == EIO) shutdown(r->socket, SHUT_RDWR);
   pthread_mutex_unlock(&r->lock);
@@ -128,39 +22,6 @@ int roce_command(struct roce_context *r, enum roce_call call, struct roce_messag
   return error;
 }
 
-// Whether the device is this user's, or root's: it reads and writes the memory of its programs.
-static int is_trusted(int fd) {
-  struct ucred peer;
-  socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == geteuid() || peer.uid == 0);
-}
-
-int roce_dial(void) {
-  NOT_CANCELLED;
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const char *path = getenv("ROCE_SOCKET");
-  int fd, error;
-  if (path == NULL || strlen(path) >= sizeof address.sun_path) {
-    errno = ENOENT;
-    return -1;
-  }
-  strcpy(address.sun_path, path);
-  fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  do error = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
-  while (error == EINTR);
-  if (error == 0 && !is_trusted(fd)) {
-    static int is_reported;
-    error = EACCES;
-    if (!is_reported) dprintf(STDERR_FILENO, "libibverbs of roce run: the device at %s is another user's\n", path);
-    is_reported = 1;
-  }
-  if (error == 0) return fd;
-  close(fd);
-  errno = error;
-  return -1;
-}
-
 int roce_listen(struct roce_context *r, uint32_t handle) {
   NOT_CANCELLED;
   struct roce_message m;
@@ -169,7 +30,7 @@ int roce_listen(struct roce_context *r, uint32_t handle) {
   roce_begin(&m);
   roce_bytes(&m, r->token, sizeof r->token);
   roce_u32(&m, handle);
-  error = exchange(fd, ROCE_LISTEN, &m);
+  error = roce_exchange(fd, ROCE_LISTEN, &m);
   roce_end(&m);
   if (error == 0) return fd;
   close(fd);

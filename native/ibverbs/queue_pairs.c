@@ -1,6 +1,9 @@
 // Queue pairs: created, modified, queried, attached to groups.
 #include "roce.h"
 
+// Elements of a list that the device takes at most.
+#define MAX_SGE 32
+
 static void fill_cap(struct roce_message *m, const struct ibv_qp_cap *cap) {
   roce_u32(m, cap->max_send_wr);
   roce_u32(m, cap->max_recv_wr);
@@ -27,10 +30,14 @@ static void take_queues(struct roce_qp *own, struct roce_message *m, const struc
 }
 
 struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+  // As rxe: where elements of a list have room, inline data has it, too. Programs take it without having asked.
+  struct ibv_qp_cap cap = attr->cap;
+  const uint32_t room = cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
   struct roce_qp *own;
   struct ibv_qp *qp;
   struct roce_message m;
   int error;
+  if (cap.max_inline_data < room && cap.max_send_sge <= MAX_SGE) cap.max_inline_data = room;
   if (attr->send_cq == NULL || attr->recv_cq == NULL) {
     errno = EINVAL;
     return NULL;
@@ -45,7 +52,7 @@ struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) 
   roce_u32(&m, attr->recv_cq->handle);
   roce_u32(&m, attr->srq != NULL ? attr->srq->handle : 0);
   roce_u32(&m, attr->sq_sig_all != 0);
-  fill_cap(&m, &attr->cap);
+  fill_cap(&m, &cap);
   error = roce_call(roce_of(pd->context), ROCE_CREATE_QP, &m);
   if (error != 0) {
     roce_end(&m);

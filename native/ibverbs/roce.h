@@ -173,6 +173,9 @@ uint64_t roce_get64(struct roce_message *m);
 void roce_get(struct roce_message *m, void *to, size_t length);
 void roce_end(struct roce_message *m);
 
+// The same over a connection that is no context's.
+int roce_exchange(int fd, enum roce_call call, struct roce_message *m);
+
 // All of the bytes, through signals. 0 or −1.
 int roce_write_all(int fd, const void *bytes, size_t length);
 int roce_read_all(int fd, void *bytes, size_t length);
