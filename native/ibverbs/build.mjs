@@ -6,7 +6,7 @@
 // The names and versions of its symbols are those of the installed library and of the releases in releases/: programs are linked with
 // them, and the version of the private ones differs between releases. A symbol that is missing here becomes a function that fails with
 // EOPNOTSUPP. `--list` prints the symbols of another release's library.
-// In the same folder: libroce-paths.so (paths/paths.c), which is preloaded.
+// In the same folder: libroce-paths.so (paths/), which is preloaded.
 // `--sanitize` builds them with AddressSanitizer and UndefinedBehaviorSanitizer into sanitized/, next to the usual ones.
 // Without the installed library, its header or a compiler, and where the compiler fails, nothing is built, and the reason is printed: the
 // addon, which is built next, does not need it. In CI a failure is one.
@@ -87,7 +87,8 @@ if (!declared.includes('phys_port_cnt_ex')) skip(`${header} is older than that o
 const sources = readdirSync(folder)
   .filter((name) => /\.[ch]$/.test(name))
   .sort();
-const paths = join(folder, 'paths/paths.c');
+/** Of the library that is preloaded; it speaks to the device, too. */
+const paths = ['paths/paths.c', 'paths/ucma.c', 'paths/ucma.h'].map((name) => join(folder, name));
 /** Symbols of other releases than the installed one, as `--list` prints them. */
 const releases = readdirSync(join(folder, 'releases'))
   .filter((name) => name.endsWith('.txt'))
@@ -99,7 +100,7 @@ for (const path of [
   header,
   installed,
   ...sources.map((s) => join(folder, s)),
-  paths,
+  ...paths,
   ...releases,
 ])
   hash.update(`${basename(path)}\0`).update(readFileSync(path));
@@ -179,6 +180,7 @@ for (const [i, [version, names]] of ordered.entries()) {
   nodes.push(`${version} {${global} } ${i > 0 ? ordered[i - 1][0] : ''};\n`);
 }
 writeFileSync(join(build, 'stubs.c'), `${code.join('\n')}\n`);
+writeFileSync(join(build, 'versions-paths'), '{ global: *; local: roce_*; };\n');
 writeFileSync(join(build, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
 output(compiler, [
   ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1', ...sanitizers],
@@ -187,7 +189,9 @@ output(compiler, [
   ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c'), '-o', library],
 ]);
 output(compiler, [
-  ...['-shared', ...flags, '-U_FORTIFY_SOURCE', '-Wl,-soname,libroce-paths.so', paths],
+  ...['-shared', ...flags, '-U_FORTIFY_SOURCE', '-pthread', '-Wl,-soname,libroce-paths.so'],
+  ...[`-Wl,--version-script=${join(build, 'versions-paths')}`, join(build, 'messages.o')],
+  ...paths.filter((name) => name.endsWith('.c')),
   ...['-o', join(build, 'libroce-paths.so'), '-ldl'],
 ]);
 writeFileSync(stamp, id);

@@ -1,7 +1,7 @@
 // Messages between this library and the device, documented in packages/device/src/protocol.ts.
 #pragma once
 
-#define ROCE_PROTOCOL_VERSION 4
+#define ROCE_PROTOCOL_VERSION 5
 #define ROCE_MAX_PAYLOAD (1 << 20)
 #define ROCE_HEADER_BYTES 8
 #define ROCE_EVENT_BYTES 12
@@ -32,6 +32,8 @@ enum roce_call {
   ROCE_DESTROY = 22,
   ROCE_POST_SRQ_OP = 23,
   ROCE_STATUS = 24,
+  ROCE_UCMA_OPEN = 25,
+  ROCE_UCMA_COMMAND = 26,
 };
 
 // Of CREATE_CQ.

@@ -3,7 +3,7 @@
 // machine's, and nothing is changed there.
 //
 // Functions of libc that take a path have wrappers here; docs/run.md names those that have none. Reads of an open folder or file are
-// libc's own. At the end is one that takes none, and is here since programs reach only preloaded libraries before libc: shmget.
+// libc's own. One of the files answers itself: /dev/infiniband/rdma_cm (ucma.c). At the end is one that takes none, and is here since programs reach only preloaded libraries before libc: shmget.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const places[] = {"/sys/class/infiniband", "/sys/class/infiniband_verbs", "/dev/infiniband"};
+#include "ucma.h"
+
+static const char *const places[] = {"/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/misc/rdma_cm", "/dev/infiniband"};
 
 // Whether a path is one of the places, or below.
 static int is_shown(const char *path) {
@@ -51,6 +53,12 @@ static const char *real(const char *path, char room[PATH_MAX]) {
   if (next == NULL) next = (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name);   \
   if (next == NULL) return errno = ENOSYS, (type)-1
 
+// The same for functions that take no path.
+#define NEXT_DESCRIPTOR(name, ...)                                       \
+  static int (*next)(__VA_ARGS__);                                       \
+  if (next == NULL) next = (int (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name); \
+  if (next == NULL) return errno = ENOSYS, -1
+
 #define HAS_MODE(flags) (((flags) & O_CREAT) != 0 || ((flags) & O_TMPFILE) == O_TMPFILE)
 #define GET_MODE(flags, mode)            \
   mode_t mode = 0;                       \
@@ -61,10 +69,14 @@ static const char *real(const char *path, char room[PATH_MAX]) {
     va_end(rest);                        \
   }
 
+// Whether it is the device of the connection manager.
+static int is_ucma(const char *path) { return path != NULL && strcmp(path, ROCE_UCMA_PATH) == 0; }
+
 #define OPEN(name)                                        \
   int name(const char *path, int flags, ...) {            \
     NEXT(int, name, const char *, int, ...);              \
     GET_MODE(flags, mode)                                 \
+    if (is_ucma(path)) return roce_ucma_open(flags);      \
     return next(real(path, room), flags, mode);           \
   }
 OPEN(open)
@@ -74,6 +86,7 @@ OPEN(open64)
   int name(int at, const char *path, int flags, ...) {            \
     NEXT(int, name, int, const char *, int, ...);                 \
     GET_MODE(flags, mode)                                         \
+    if (is_ucma(path)) return roce_ucma_open(flags);              \
     return next(at, real(path, room), flags, mode);               \
   }
 OPENAT(openat)
@@ -84,6 +97,7 @@ OPENAT(openat64)
   int name(const char *path, int flags);              \
   int name(const char *path, int flags) {             \
     NEXT(int, name, const char *, int);               \
+    if (is_ucma(path)) return roce_ucma_open(flags);  \
     return next(real(path, room), flags);             \
   }
 OPEN_2(__open_2)
@@ -93,6 +107,7 @@ OPEN_2(__open64_2)
   int name(int at, const char *path, int flags);              \
   int name(int at, const char *path, int flags) {             \
     NEXT(int, name, int, const char *, int);                  \
+    if (is_ucma(path)) return roce_ucma_open(flags);          \
     return next(at, real(path, room), flags);                 \
   }
 OPENAT_2(__openat_2)
@@ -149,6 +164,30 @@ STAT(lstat64, stat64)
   }
 FSTATAT(fstatat, stat)
 FSTATAT(fstatat64, stat64)
+
+// Of a descriptor: it may be the connection manager's.
+#define FSTAT(name, kind)                                                     \
+  int name(int fd, struct kind *to) {                                         \
+    int result;                                                               \
+    NEXT_DESCRIPTOR(name, int, struct kind *);                                \
+    result = next(fd, to);                                                    \
+    if (result == 0) roce_ucma_stat(fd, &to->st_mode, &to->st_rdev);          \
+    return result;                                                            \
+  }
+FSTAT(fstat, stat)
+FSTAT(fstat64, stat64)
+
+#define FXSTAT(name, kind)                                                    \
+  int name(int version, int fd, struct kind *to);                             \
+  int name(int version, int fd, struct kind *to) {                            \
+    int result;                                                               \
+    NEXT_DESCRIPTOR(name, int, int, struct kind *);                           \
+    result = next(version, fd, to);                                           \
+    if (result == 0) roce_ucma_stat(fd, &to->st_mode, &to->st_rdev);          \
+    return result;                                                            \
+  }
+FXSTAT(__fxstat, stat)
+FXSTAT(__fxstat64, stat64)
 
 int statx(int at, const char *path, int flags, unsigned mask, struct statx *to) {
   NEXT(int, statx, int, const char *, int, unsigned, struct statx *);

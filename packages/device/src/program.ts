@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { constants } from 'node:os';
 import * as v from '@node-roce/ibverbs';
 import { type Mapping, ProgramMemory } from './memory.ts';
-import { Call, CqBits, Malformed, Reader, Writer } from './protocol.ts';
+import { Call, CqBits, Failed, Malformed, Reader, Writer } from './protocol.ts';
 import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
 import { gidTableLength } from './system-files.ts';
 
@@ -61,15 +61,6 @@ const FREE: { [K in Kind]: (it: Kinds[K]) => Promise<number> } = {
 
 /** Members of ibv_srq_init_attr_ex of a queue that matches tags. */
 const TAG_MATCHING = v.IBV_SRQ_INIT_ATTR_TYPE | v.IBV_SRQ_INIT_ATTR_CQ | v.IBV_SRQ_INIT_ATTR_TM;
-
-/** A call that fails with this errno. */
-class Failed extends Error {
-  readonly errno: number;
-  constructor(errno: number) {
-    super(`errno ${errno}`);
-    this.errno = errno;
-  }
-}
 
 /** The errno of a call that failed: its own, as other programs' calls fail meanwhile. */
 function errnoOf(call: Promise<unknown>): number {

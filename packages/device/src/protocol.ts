@@ -5,7 +5,7 @@
  */
 
 /** Changes with every change of a message: a library of another version is refused. */
-export const PROTOCOL_VERSION = 4;
+export const PROTOCOL_VERSION = 5;
 
 /** Bytes of a payload at most. A longer one ends the connection. */
 export const MAX_PAYLOAD = 1 << 20;
@@ -40,6 +40,10 @@ export const Call = {
   POST_SRQ_OP: 23,
   /** Of `roce devinfo`, not of a program: the reply is JSON (`DeviceStatus`). */
   STATUS: 24,
+  /** Of librdmacm: the connection becomes an event channel of /dev/infiniband/rdma_cm. */
+  UCMA_OPEN: 25,
+  /** A command that was written to such a channel. */
+  UCMA_COMMAND: 26,
 } as const;
 
 /** Bits of CREATE_CQ: members of completions that not every queue has. */
@@ -48,6 +52,15 @@ export const CqBits = { TIMES: 1, TAGS: 2 } as const;
 /** A message that follows no rule: the connection it came over ends. */
 export class Malformed extends Error {
   override readonly name = 'Malformed';
+}
+
+/** A call that fails with this errno. */
+export class Failed extends Error {
+  readonly errno: number;
+  constructor(errno: number) {
+    super(`errno ${errno}`);
+    this.errno = errno;
+  }
 }
 
 /** Reads a payload from its start. Every read checks that the bytes are there. */

@@ -14,6 +14,8 @@ import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, W
 import { isListening, prepareFolder, socketPath } from './sockets.ts';
 import type { DeviceStatus } from './status.ts';
 import { SystemFiles } from './system-files.ts';
+import type { Channel } from './ucma/channel.ts';
+import { UcmaManager } from './ucma/manager.ts';
 
 export interface DeviceOptions {
   /** The address of the device: one of this machine's. UDP port 4791 of it is taken. */
@@ -35,6 +37,8 @@ export interface DeviceOptions {
 const MAX_WAITING = 1 << 20;
 /** Codes of errors of a socket whose other end is gone. */
 const GONE = new Set<string | undefined>(['ECONNRESET', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE']);
+/** Written to an event channel of librdmacm whose queue has events. */
+const SIGNAL = Buffer.alloc(1);
 /** Connections at most: of programs, and one for each channel. */
 const MAX_CONNECTIONS = 4096;
 
@@ -52,6 +56,8 @@ export class DeviceServer {
   readonly #open: (memory?: ProgramMemory) => Promise<Program>;
   readonly #log: (line: string) => void;
   readonly #programs = new Set<Program>();
+  /** The connection manager for librdmacm. */
+  readonly #ucma: UcmaManager;
   readonly #connections = new Set<Promise<void>>();
   readonly #sockets = new Set<Socket>();
   /** Where the events of a channel, or of a context, go: the last connection that listened. */
@@ -73,6 +79,7 @@ export class DeviceServer {
     this.#log = options.log;
     this.#server = server;
     this.#context = context;
+    this.#ucma = new UcmaManager(context.verbs);
     this.#files = files;
     this.#open = open;
     server.on('connection', (socket) => {
@@ -159,6 +166,12 @@ export class DeviceServer {
     };
   }
 
+  /** Ids that programs have of the connection manager, and those of them that listen. */
+  get ids(): { ids: number; listening: number } {
+    const { size, listening } = this.#ucma;
+    return { ids: size, listening };
+  }
+
   /** Returns what `roce devinfo` shows of it. */
   async report(): Promise<DeviceStatus> {
     const programs = [...this.#programs].map(({ name, objects }) => ({ name, objects }));
@@ -185,6 +198,7 @@ export class DeviceServer {
     socket.on('error', () => {});
     let program: Program | undefined;
     let listens = false;
+    let channel: Channel | undefined;
     try {
       for await (const { call, payload } of messages(socket)) {
         if (program) {
@@ -198,6 +212,13 @@ export class DeviceServer {
           if (listens) throw new Malformed('LISTEN for the second time');
           listens = true;
           await this.#listenFor(socket, new Reader(payload));
+        } else if (call === Call.UCMA_COMMAND && !listens) {
+          await send(socket, await this.#ucma.command(new Reader(payload)));
+        } else if (call === Call.UCMA_OPEN && !listens) {
+          listens = true;
+          const opened = this.#ucma.open(new Reader(payload), () => socket.write(SIGNAL));
+          channel = opened.channel;
+          await send(socket, opened.reply);
         } else throw new Malformed(`call ${call} before HELLO`);
       }
     } catch (error) {
@@ -207,6 +228,7 @@ export class DeviceServer {
         this.#log(`${program?.name ?? 'a program'}: ended by a fault here: ${(error as Error).stack}`);
     } finally {
       socket.destroy();
+      if (channel) await this.#ucma.close(channel);
       if (program) await this.#end(program);
     }
   }

@@ -1,6 +1,6 @@
 /**
  * Files of the device for /sys and /dev, as an RDMA driver has them, in a folder next to the socket. native/ibverbs/paths redirects a
- * program's paths to it below `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and
+ * program's paths to it below `/sys/class/infiniband`, `/sys/class/infiniband_verbs`, `/sys/class/misc/rdma_cm` and
  * `/dev/infiniband`; the machine's own /sys and /dev stay as they are.
  */
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -88,6 +88,9 @@ async function entriesOf(context: v.ibv_context): Promise<Map<string, Entry>> {
     ['sys/class/infiniband_verbs/abi_version', '6'],
     // A character device that can be opened; nobody talks to it, as the library does not.
     ['dev/infiniband/uverbs0', { link: '/dev/null' }],
+    // The library answers open() of it; the link is for who looks whether it is there.
+    ['dev/infiniband/rdma_cm', { link: '/dev/null' }],
+    ['sys/class/misc/rdma_cm/abi_version', '4'],
   ]);
 }
 

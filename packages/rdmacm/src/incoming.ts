@@ -149,7 +149,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
  * MTU is invalid or more than our port's, or its header has another version. As Linux does (core/cma.c `cma_ib_req_handler`), but
  * with a reason.
  */
-function refusalOf(
+export function refusalOf(
   event: RequestEvent | DatagramRequestEvent,
   service: Service,
   activeMtu: number,
@@ -163,7 +163,8 @@ function refusalOf(
   return parseHeader(event.request.privateData) ? undefined : {};
 }
 
-function requestOf(event: RequestEvent | DatagramRequestEvent): WaitingRequest {
+/** A request as its id needs it. */
+export function requestOf(event: RequestEvent | DatagramRequestEvent): WaitingRequest {
   const { id: number, route, request } = event;
   const { privateData } = request;
   if (event.type === 'datagram-request')

@@ -1,0 +1,16 @@
+/** Parts of rdma_cm for the device of `roce run`, which has ids of its own: they are those of C programs. */
+export {
+  gidOf,
+  isAnyAddress,
+  kindOf,
+  parseHeader,
+  type SocketAddress,
+  sourceTowards,
+  withHeader,
+} from './addresses.ts';
+export { RDMA_UDP_QKEY } from './cm-id.ts';
+export { Endpoint, type Sink } from './endpoint.ts';
+export { type RequestTerms, refusalOf, requestOf, type WaitingRequest } from './incoming.ts';
+export { LocalSide } from './local-side.ts';
+export { bindPort, type PortBinding } from './ports.ts';
+export { ACK_DELAY, initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
