@@ -391,8 +391,14 @@ int ibv_close_device(struct ibv_context *context) {
   NOT_CANCELLED;
   struct roce_context *r = roce_of(context);
   int stays;
+  struct roce_message m;
   // No context that is opened meanwhile shall name this one.
   roce_lock_contexts();
+  // Before the memory is the program's again: until then, peers read and write the device's.
+  if (!roce_memory_imported(r)) {
+    roce_begin(&m);
+    roce_command(r, ROCE_CLOSE, &m);
+  }
   stays = roce_memory_close(r);
   if (!stays) close(r->socket);
   roce_unlock_contexts();

@@ -112,6 +112,14 @@ static void free_all(struct range *ended) {
   }
 }
 
+int roce_memory_imported(const struct roce_context *r) {
+  int imported;
+  pthread_mutex_lock(&lock);
+  imported = r->imports > 0;
+  pthread_mutex_unlock(&lock);
+  return imported;
+}
+
 int roce_memory_close(struct roce_context *r) {
   struct range *ended = NULL;
   pthread_mutex_lock(&lock);

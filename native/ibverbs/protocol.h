@@ -34,6 +34,7 @@ enum roce_call {
   ROCE_STATUS = 24,
   ROCE_UCMA_OPEN = 25,
   ROCE_UCMA_COMMAND = 26,
+  ROCE_CLOSE = 27,
 };
 
 // Of CREATE_CQ.

@@ -197,6 +197,8 @@ int roce_destroy(struct ibv_context *context, uint32_t handle);
 
 // The file behind registered memory, one for the process: every context of it shares it.
 int roce_memory_open(struct roce_context *r, int fd);
+// Whether the context stays when it is closed, as it was imported.
+int roce_memory_imported(const struct roce_context *r);
 // 1 where an import of the context is closed, and the context stays.
 int roce_memory_close(struct roce_context *r);
 // The context of this process whose connection has the descriptor, with one import more; NULL where there is none.

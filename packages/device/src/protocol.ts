@@ -44,6 +44,8 @@ export const Call = {
   UCMA_OPEN: 25,
   /** A command that was written to such a channel. */
   UCMA_COMMAND: 26,
+  /** The context and all of its objects end; the reply comes when they have. */
+  CLOSE: 27,
 } as const;
 
 /** Bits of CREATE_CQ: members of completions that not every queue has. */

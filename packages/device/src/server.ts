@@ -201,7 +201,13 @@ export class DeviceServer {
     let channel: Channel | undefined;
     try {
       for await (const { call, payload } of messages(socket)) {
-        if (program) {
+        if (program && call === Call.CLOSE) {
+          new Reader(payload).end();
+          // First: the program takes its memory back once it has the reply.
+          await this.#end(program);
+          await send(socket, new Writer().finish(0));
+          break;
+        } else if (program) {
           await send(socket, await program.call(call, payload));
         } else if (call === Call.HELLO && !listens) {
           program = await this.#hello(socket, new Reader(payload));
