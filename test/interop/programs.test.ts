@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from '
 import { whyMissing } from '../programs/programs.ts';
 import { difference, Guest } from './harness/guest.ts';
 import { TROUBLE } from './harness/pingpong.ts';
-import { playProgram } from './harness/programs.ts';
+import { playConnected, playProgram } from './harness/programs.ts';
 import { WireCapture } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
@@ -69,5 +69,16 @@ describe.each(['server', 'client'] as const)('our program is the %s', (role) => 
     // "inf": of latencies where the guest's program found no clock, on a busy machine.
     for (const output of await play(role, `${line} -F`))
       expect(output).toMatch(/^ \d+ +\d+ +(?:[\d.]+|inf)/m);
+  });
+
+  test.each([
+    ['rping -s -v -S 1000 -C 10', 'rping -c -v -S 1000 -C 10 -a'],
+    ['ucmatose -c 4', 'ucmatose -c 4 -s'],
+    ['udaddy', 'udaddy -s'],
+    ['rdma_server', 'rdma_client -s'],
+    ['ib_write_bw -R -F -n 50', 'ib_write_bw -R -F -n 50'],
+  ])('%s and %s', async (serverLine, clientLine) => {
+    await playConnected(guest, role, device, serverLine, clientLine);
+    await expect.poll(() => device.ids, { timeout: 30_000 }).toEqual({ ids: 0, listening: 0 });
   });
 });

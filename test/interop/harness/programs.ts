@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import type { DeviceServer } from '@node-roce/device';
 import { expect, onTestFinished } from 'vitest';
 import { GID_INDEX, type Guest } from './guest.ts';
 
@@ -57,4 +58,42 @@ export async function playProgram(
   expect(here.code, here.output).toBe(0);
   expect(there.code, there.stdout + there.stderr).toBe(0);
   return [here.output, there.stdout];
+}
+
+/** A program of librdmacm on both sides, whose clients find their servers by address: `serverLine` and `clientLine` without the address. */
+export async function playConnected(
+  guest: Guest,
+  role: 'server' | 'client',
+  device: DeviceServer,
+  serverLine: string,
+  clientLine: string,
+): Promise<void> {
+  const { hostIp4, ip4 } = guest.address;
+  const start = (line: string) => {
+    const args = [ROCE, 'run', '--socket', device.path, '--', ...line.split(' ')];
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    onTestFinished(() => void child.kill());
+    let output = '';
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (data) => {
+        output += data;
+      });
+    return once(child, 'close').then(([code]) => ({ code: code as number | null, output }));
+  };
+  if (role === 'server') {
+    const mine = start(serverLine);
+    await expect.poll(() => device.ids.listening, { timeout: 30_000 }).toBe(1);
+    const theirs = await guest.exec(`${clientLine} ${hostIp4}`, { timeout: 60_000 });
+    expect(theirs.code, theirs.stdout + theirs.stderr).toBe(0);
+    const { code, output } = await mine;
+    expect(code, output).toBe(0);
+    return;
+  }
+  const theirs = guest.exec(serverLine, { timeout: 60_000 });
+  // A client that comes too early is refused, and the server does not hear of it.
+  let mine = await start(`${clientLine} ${ip4}`);
+  for (let tries = 0; mine.code !== 0 && tries < 20; tries++) mine = await start(`${clientLine} ${ip4}`);
+  expect(mine.code, mine.output).toBe(0);
+  const { code, stdout, stderr } = await theirs;
+  expect(code, stdout + stderr).toBe(0);
 }
