@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { libraryPath, programEnvironment, socketPath } from '@node-roce/device';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, type Ended, listening, roce, whyMissing } from './programs/programs.ts';
 
@@ -278,4 +279,45 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     expect(stderr).toContain('192.0.2.99');
     expect(stderr).toContain('no interface');
   });
+
+  const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0;
+
+  test.skipIf(!canUnshare)(
+    'has a device for each network namespace, also at one address and side by side',
+    async () => {
+      const line = ['run', '-a', '127.0.0.74', 'sh', '-c', 'echo $ROCE_SOCKET; ibv_devinfo; sleep 2'];
+      const there = `ip link set lo up && exec "$@"`;
+      const environment = { ...process.env, XDG_RUNTIME_DIR: folder };
+      const start = async (program: string, ...args: string[]): Promise<string> => {
+        const child = spawn(program, args, { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
+        const [output, trouble] = await Promise.all([child.stdout.toArray(), child.stderr.toArray()]);
+        expect(trouble.join('')).toBe('');
+        expect(output.join('')).toMatch(/hca_id:\s+roce0/);
+        return output.join('').split('\n')[0];
+      };
+      const sockets = await Promise.all([
+        start(process.execPath, roce, ...line),
+        start('unshare', '-n', 'sh', '-c', there, 'sh', process.execPath, roce, ...line),
+      ]);
+      expect(sockets[0]).toBe(socketPath('127.0.0.74', environment));
+      expect(sockets[1]).not.toBe(sockets[0]);
+      // The device of the other namespace is refused, by `roce run` and by both libraries.
+      const refused = run('--socket', sockets[1], 'ibv_devinfo');
+      expect(refused.status).toBe(1);
+      expect(refused.stderr).toMatch(
+        /is in another network namespace \(net:\[\d+\]; here it is net:\[\d+\]\)/,
+      );
+      const env = programEnvironment(libraryPath(), sockets[1], process.env);
+      for (const program of ['ibv_devinfo', 'rping -c -C 1 -a 127.0.0.1']) {
+        const [name, ...rest] = program.split(' ');
+        const ran = spawnSync(name, rest, {
+          env: env as NodeJS.ProcessEnv,
+          encoding: 'utf8',
+          timeout: 60_000,
+        });
+        expect(ran.status).not.toBe(0);
+        expect(ran.stderr).toContain('is in another network namespace: its packets would leave there');
+      }
+    },
+  );
 });

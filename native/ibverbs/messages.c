@@ -1,6 +1,7 @@
 // Messages to the device, and the connections that they go over. Part of both libraries.
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "roce.h"
@@ -140,4 +141,18 @@ int roce_dial(void) {
   close(fd);
   errno = error;
   return -1;
+}
+
+uint64_t roce_network(void) {
+  struct stat about;
+  return stat("/proc/self/ns/net", &about) == 0 ? about.st_ino : 0;
+}
+
+void roce_report_network(void) {
+  static int is_reported;
+  const char *path = getenv("ROCE_SOCKET");
+  if (!is_reported)
+    dprintf(STDERR_FILENO, "libibverbs of roce run: the device at %s is in another network namespace: its packets would leave there\n",
+            path != NULL ? path : "?");
+  is_reported = 1;
 }

@@ -179,6 +179,10 @@ int roce_exchange(int fd, enum roce_call call, struct roce_message *m);
 // All of the bytes, through signals. 0 or −1.
 int roce_write_all(int fd, const void *bytes, size_t length);
 int roce_read_all(int fd, void *bytes, size_t length);
+// The number of this process's network namespace; 0 where /proc does not show it. The device compares it with its own.
+uint64_t roce_network(void);
+// Explains EXDEV on stderr, once.
+void roce_report_network(void);
 // A connection to the device, or −1 and errno.
 int roce_dial(void);
 // A descriptor that events arrive at: of a channel, or of the context (handle 0). −1 and errno.

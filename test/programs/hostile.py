@@ -54,7 +54,7 @@ class Connection:
     def __init__(self):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(PATH)
-        hello = words(PROTOCOL, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
+        hello = words(PROTOCOL, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16 + 8)
         self.socket.sendall(words(len(hello), HELLO) + hello)
         self.files = [socket.recv_fds(self.socket, 1, 1)[1][0] for _ in range(3)]
         length, offset, capacity = struct.unpack('<III', self.take(8 + 16 + 12)[24:])

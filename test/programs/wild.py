@@ -68,7 +68,7 @@ class Connection:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE)
         self.socket.connect(PATH)
-        hello = words(PROTOCOL, os.getpid()) + b'wild'.ljust(16, b'\0') + bytes(16)
+        hello = words(PROTOCOL, os.getpid()) + b'wild'.ljust(16, b'\0') + bytes(16 + 8)
         self.socket.sendall(words(len(hello), HELLO) + hello)
         for _ in range(3):
             _, files, *_ = socket.recv_fds(self.socket, 1, 1)

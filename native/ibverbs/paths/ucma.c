@@ -105,10 +105,12 @@ int roce_ucma_open(int flags) {
     return -1;
   }
   roce_begin(&m);
+  roce_u64(&m, roce_network());
   roce_u32(&m, ROCE_PROTOCOL_VERSION);
   error = roce_exchange(fd, ROCE_UCMA_OPEN, &m);
   roce_get(&m, token, sizeof token);
   roce_end(&m);
+  if (error == EXDEV) roce_report_network();
   if (error == 0) {
     pthread_mutex_lock(&lock);
     if (add(fd, token) != 0) error = EMFILE;

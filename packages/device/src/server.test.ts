@@ -83,7 +83,12 @@ class Client {
   }
 
   async hello(share = Buffer.alloc(16)): Promise<this> {
-    const payload = Buffer.concat([u32(PROTOCOL_VERSION, process.pid), Buffer.alloc(16, 'x'), share]);
+    const payload = Buffer.concat([
+      u32(PROTOCOL_VERSION, process.pid),
+      Buffer.alloc(16, 'x'),
+      share,
+      Buffer.alloc(8),
+    ]);
     this.socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
     // The bytes that carry the descriptors, then the reply: token, and shape of the doorbells.
     await this.take(3 + HEADER_BYTES);
@@ -281,7 +286,7 @@ describe('a device for programs', () => {
       const payload = Buffer.concat([
         u32(PROTOCOL_VERSION, process.pid),
         Buffer.alloc(16, 'y'),
-        Buffer.alloc(16),
+        Buffer.alloc(16 + 8),
       ]);
       socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]), () => socket.destroy());
       await once(socket, 'close');
@@ -308,7 +313,7 @@ describe('a device for programs', () => {
       let least = 0;
       while (used.has(least)) least++;
       spawnSync('sh', ['-c', limit(least)]);
-      const payload = Buffer.concat([u32(PROTOCOL_VERSION, process.pid), Buffer.alloc(32)]);
+      const payload = Buffer.concat([u32(PROTOCOL_VERSION, process.pid), Buffer.alloc(32 + 8)]);
       socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
       await once(socket, 'close');
       restorer.stdin!.end('restore\n');
@@ -467,7 +472,7 @@ describe('a device for programs', () => {
 
   test('refuses a library of another version', async () => {
     const client = new Client();
-    const payload = Buffer.concat([u32(PROTOCOL_VERSION + 1, 1), Buffer.alloc(32)]);
+    const payload = Buffer.concat([u32(PROTOCOL_VERSION + 1, 1), Buffer.alloc(32 + 8)]);
     client.socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
     await until(() => client.ended);
   });

@@ -3,6 +3,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
+import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
 import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
@@ -11,7 +12,7 @@ import { ARENA_BYTES } from './arena.ts';
 import { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
 import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
-import { isListening, prepareFolder, socketPath } from './sockets.ts';
+import { isListening, networkNamespace, prepareFolder, socketPath } from './sockets.ts';
 import type { DeviceStatus } from './status.ts';
 import { SystemFiles } from './system-files.ts';
 import type { Channel } from './ucma/channel.ts';
@@ -58,6 +59,7 @@ export class DeviceServer {
   readonly #programs = new Set<Program>();
   /** The connection manager for librdmacm. */
   readonly #ucma: UcmaManager;
+  readonly #network = networkNamespace();
   readonly #connections = new Set<Promise<void>>();
   readonly #sockets = new Set<Socket>();
   /** Where the events of a channel, or of a context, go: the last connection that listened. */
@@ -175,7 +177,8 @@ export class DeviceServer {
   /** Returns what `roce devinfo` shows of it. */
   async report(): Promise<DeviceStatus> {
     const programs = [...this.#programs].map(({ name, objects }) => ({ name, objects }));
-    return { address: this.address, programs, counters: await this.#context.verbs.counters() };
+    const counters = await this.#context.verbs.counters();
+    return { address: this.address, network: `${this.#network}`, programs, counters };
   }
 
   /** Connections: of programs, of their events, and of `roce run` for a program that has not come yet. */
@@ -211,6 +214,7 @@ export class DeviceServer {
           await send(socket, await program.call(call, payload));
         } else if (call === Call.HELLO && !listens) {
           program = await this.#hello(socket, new Reader(payload));
+          if (!program) break;
         } else if (call === Call.STATUS && !listens) {
           new Reader(payload).end();
           await send(socket, new Writer().bytes(Buffer.from(JSON.stringify(await this.report()))).finish(0));
@@ -222,9 +226,12 @@ export class DeviceServer {
           await send(socket, await this.#ucma.command(new Reader(payload)));
         } else if (call === Call.UCMA_OPEN && !listens) {
           listens = true;
-          const opened = this.#ucma.open(new Reader(payload), () => socket.write(SIGNAL));
+          const from = new Reader(payload);
+          const isHere = this.#isHere(from.u64());
+          const opened = this.#ucma.open(from, () => socket.write(SIGNAL));
           channel = opened.channel;
-          await send(socket, opened.reply);
+          await send(socket, isHere ? opened.reply : new Writer().finish(constants.errno.EXDEV));
+          if (!isHere) break;
         } else throw new Malformed(`call ${call} before HELLO`);
       }
     } catch (error) {
@@ -239,15 +246,22 @@ export class DeviceServer {
     }
   }
 
-  async #hello(socket: Socket, from: Reader): Promise<Program> {
+  /** @returns undefined for a program of another network namespace, which is refused */
+  async #hello(socket: Socket, from: Reader): Promise<Program | undefined> {
     const version = from.u32();
     const pid = from.u32();
     const name = Buffer.from(from.bytes(16))
       .toString('latin1')
       .replaceAll(/[^\x20-\x7e]/g, '');
     const token = from.bytes(16);
+    const network = from.u64();
     from.end();
     if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
+    if (!this.#isHere(network)) {
+      this.#log(`${name} (process ${pid}): refused: it is in another network namespace`);
+      await send(socket, new Writer().finish(constants.errno.EXDEV));
+      return undefined;
+    }
     await this.#files.refresh(this.#context);
     const program = await this.#open(this.#find(token)?.memory);
     program.name = `${name} (process ${pid})`;
@@ -270,6 +284,11 @@ export class DeviceServer {
     const { offset, capacity } = rings.doorbells;
     await send(socket, new Writer().bytes(program.token).u32(ARENA_BYTES, offset, capacity).finish(0));
     return program;
+  }
+
+  /** Whether a program's network namespace is this one's: its packets would leave by interfaces that it does not have. */
+  #isHere(network: bigint): boolean {
+    return network === 0n || this.#network === 0n || network === this.#network;
   }
 
   async #end(program: Program): Promise<void> {

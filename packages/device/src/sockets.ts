@@ -1,6 +1,6 @@
 /** Where the sockets of a user's devices are, and whether a device answers at one. */
 import { once } from 'node:events';
-import { lstatSync, mkdirSync, statSync } from 'node:fs';
+import { lstatSync, mkdirSync, readlinkSync, statSync } from 'node:fs';
 import { connect } from 'node:net';
 
 /**
@@ -14,9 +14,21 @@ export function socketFolder(env: NodeJS.ProcessEnv = process.env): string {
   return isOwn ? `${runtime}/roce` : `/tmp/roce-${uid}`;
 }
 
-/** The Unix socket of an address. */
+/** The number of the network namespace of this process (its inode); 0 where /proc does not show it. */
+export function networkNamespace(): bigint {
+  try {
+    return BigInt(/\d+/.exec(readlinkSync('/proc/self/ns/net'))?.[0] ?? 0);
+  } catch {
+    return 0n;
+  }
+}
+
+/** The end of the names of sockets of this network namespace: others have the same addresses, and containers may share `/tmp`. */
+export const socketSuffix = (): string => `-${networkNamespace()}.sock`;
+
+/** The Unix socket of an address of this network namespace. */
 export function socketPath(address: string, env: NodeJS.ProcessEnv = process.env): string {
-  return `${socketFolder(env)}/${address.replaceAll(/[^0-9a-zA-Z.]/g, '_')}.sock`;
+  return `${socketFolder(env)}/${address.replaceAll(/[^0-9a-zA-Z.]/g, '_')}${socketSuffix()}`;
 }
 
 /** Whether a device answers at this path. */

@@ -4,11 +4,13 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { ibv_context } from '@node-roce/ibverbs';
 import { Call, HEADER_BYTES, MAX_PAYLOAD } from './protocol.ts';
-import { isPrivate, socketFolder } from './sockets.ts';
+import { isPrivate, socketFolder, socketSuffix } from './sockets.ts';
 
 /** A device that runs, as `roce devinfo` shows it. */
 export interface DeviceStatus {
   address: string;
+  /** The number of its network namespace, as in `/proc/self/ns/net`. */
+  network: string;
   /** Each with its name and process, and how many objects it has. A process may have several connections. */
   programs: { name: string; objects: number }[];
   /** Over all queue pairs, also those that are gone (docs/counters.md). */
@@ -43,7 +45,7 @@ export async function deviceStatus(path: string): Promise<DeviceStatus | undefin
   }
 }
 
-/** This user's devices whose sockets are where `roce run` looks, by their sockets. */
+/** This user's devices in this network namespace whose sockets are where `roce run` looks, by their sockets. */
 export async function runningDevices(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<Map<string, DeviceStatus>> {
@@ -51,7 +53,7 @@ export async function runningDevices(
   const found = new Map<string, DeviceStatus>();
   if (!existsSync(folder) || !isPrivate(folder)) return found;
   for (const name of readdirSync(folder).sort()) {
-    if (!name.endsWith('.sock')) continue;
+    if (!name.endsWith(socketSuffix())) continue;
     const path = join(folder, name);
     const status = await deviceStatus(path);
     if (status) found.set(path, status);

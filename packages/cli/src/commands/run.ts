@@ -9,8 +9,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import {
   defaultAddress,
+  deviceStatus,
   isListening,
   libraryPath,
+  networkNamespace,
   prepareFolder,
   programEnvironment,
   socketPath,
@@ -78,6 +80,17 @@ async function hold(path: string): Promise<Socket> {
   return socket.on('error', () => {});
 }
 
+/** A device of another network namespace has other interfaces, whatever its address is. */
+async function checkNetwork(path: string): Promise<void> {
+  const status = await deviceStatus(path);
+  const own = `${networkNamespace()}`;
+  if (status === undefined || status.network === own || status.network === '0' || own === '0') return;
+  throw fault(
+    'ERR_ROCE_NO_DEVICE',
+    `${path}: the device is in another network namespace (net:[${status.network}]; here it is net:[${own}]): start one here, without --socket`,
+  );
+}
+
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   const [program, ...rest] = args;
   const refusal = whyNot(program, terminal.env);
@@ -94,6 +107,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     if (given.socket !== undefined) throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there`);
     await startDevice(address, path, given.probes);
   }
+  if (given.socket !== undefined) await checkNetwork(path);
   const held = await hold(path);
   const child = spawn(program, rest, {
     stdio: 'inherit',
