@@ -313,7 +313,7 @@ describe.skipIf(missing !== undefined)('roce run', () => {
         const ran = spawnSync(name, rest, {
           env: env as NodeJS.ProcessEnv,
           encoding: 'utf8',
-          timeout: 60_000,
+          timeout: 300_000,
         });
         expect(ran.status).not.toBe(0);
         expect(ran.stderr).toContain('is in another network namespace: its packets would leave there');

@@ -65,8 +65,7 @@ export class CaptureBuilder {
   });
   #reader = new PacketReader({
     onPacket: (packet) => this.#analyzer.add(packet),
-    onRefused: ({ frame }, { record: { bytes, byteOffset, capturedLength, interface: at } }) =>
-      this.#analyzer.addOther(bytes, byteOffset, byteOffset + capturedLength, at.linkType, frame),
+    onIcmp: (error) => this.#analyzer.addIcmp(error),
   });
   #ids = { a: 100, b: 5000 };
   /** PSNs of the queue pairs 1. */

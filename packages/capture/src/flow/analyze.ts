@@ -6,7 +6,7 @@ import type { Analysis, Message } from './analysis.ts';
 import { FlowAnalyzer, type FlowOptions, type MessageQps } from './analyzer.ts';
 
 export interface AnalyzeOptions
-  extends Omit<ReadOptions, 'onPacket' | 'onPause' | 'onRefused'>,
+  extends Omit<ReadOptions, 'onPacket' | 'onPause' | 'onIcmp' | 'onRefused'>,
     Omit<FlowOptions, 'onMessage'> {
   /** Called for each message at its end; of one connection and direction in the order of PSNs. */
   readonly onMessage?: ((message: Message, qps: MessageQps, addresses: Addresses) => void) | undefined;
@@ -42,11 +42,7 @@ export async function analyzeCapture(
       if (!packet.sampled) analyzer.add(packet);
     },
     onPause: (pause) => analyzer.addPause(pause),
-    onRefused: ({ reason, frame }, { record }) => {
-      if (reason !== 'not-roce') return;
-      const { bytes, byteOffset, capturedLength, interface: at } = record;
-      analyzer.addOther(bytes, byteOffset, byteOffset + capturedLength, at.linkType, frame);
-    },
+    onIcmp: (error) => analyzer.addIcmp(error),
   });
   return analyzer.finish(summary, addresses);
 }

@@ -10,6 +10,7 @@ import {
   Transport as TransportBits,
   u24,
 } from '@node-roce/wire';
+import type { IcmpError as IcmpPacket } from '../read/icmp.ts';
 import { type Addresses, IcrcVerdict, type RocePacket } from '../read/packet.ts';
 import type { PauseFrame } from '../read/pause.ts';
 import type {
@@ -170,9 +171,9 @@ export class FlowAnalyzer {
     this.#pauses.add(pause);
   }
 
-  /** Takes a frame that is not RoCE, which may be an ICMP error about one that is; nothing of it is kept. */
-  addOther(bytes: Uint8Array, start: number, end: number, linkType: number, frame: number): void {
-    this.#icmp.take(bytes, start, end, linkType, frame);
+  /** Takes the next ICMP error about a RoCE packet; nothing of it is kept. */
+  addIcmp(error: IcmpPacket): void {
+    this.#icmp.take(error);
   }
 
   /**
@@ -209,7 +210,7 @@ export class FlowAnalyzer {
       summary,
       exchanges,
       pauses,
-      icmp: this.#icmp.all,
+      icmp: this.#icmp.all(addresses),
       findings: others,
       addresses,
       isOutOfOrder: this.#clock.stepsBack > 0,

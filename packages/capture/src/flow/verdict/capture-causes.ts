@@ -1,4 +1,6 @@
 /** Causes that no single connection has: different GIDs, pauses, the connection manager, ICMP errors, what could not be read. */
+
+import { FOREIGN } from '../../read/foreign.ts';
 import { nothingDecoded } from '../../read/nothing.ts';
 import { counted, formatDuration } from '../../units.ts';
 import type { CaptureSummary, Finding } from '../analysis.ts';
@@ -163,6 +165,7 @@ function unreadable(summary: CaptureSummary, hasNoConnection: boolean): Cause[] 
   const found: Cause[] = [];
   if (nothing !== undefined && summary.damage === undefined) {
     const [first] = Object.entries(summary.otherKinds);
+    const isForeign = first?.[0] === FOREIGN;
     const seen = first === undefined ? '' : `, mostly ${first[0]}`;
     found.push({
       ...NOT_KNOWN,
@@ -170,7 +173,11 @@ function unreadable(summary: CaptureSummary, hasNoConnection: boolean): Cause[] 
       severity: 'error',
       rank: Rank.ENDS,
       weight: 20,
-      text: `No RoCE packet was decoded in ${counted(summary.frames, 'frame')}${seen}.`,
+      // Their headers alone show that they are no RoCE packets.
+      ...(isForeign && { certainty: 'likely' }),
+      text: isForeign
+        ? `${counted(first[1], 'packet')} to the port of RoCE ${first[1] === 1 ? 'is' : 'are'} other traffic: their headers do not fit RoCE.`
+        : `No RoCE packet was decoded in ${counted(summary.frames, 'frame')}${seen}.`,
     });
   }
   const { bad, ok, none } = summary.icrc;
