@@ -41,6 +41,8 @@ export class StallWatch {
    * @param outstanding requests wait for their answers from now on
    */
   note(time: number, frame: number, end: StallEnd, outstanding: boolean): void {
+    // Answers from before it was known whose they are come after later packets.
+    if (time < this.#last) return;
     const duration = time - this.#last;
     if (this.#outstanding && duration >= MIN_STALL && duration >= ROUND_TRIPS * this.#usual) {
       this.#add({ start: this.#last, duration, after: this.#lastFrame, frame, end });
