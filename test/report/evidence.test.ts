@@ -34,17 +34,17 @@ inChromium({ tags: ['slow'] }, () => {
     });
     opens(() => file);
 
-    test('states first how much was lost, where and why', async () => {
-      const summary = page.locator('main > section').first();
+    test('states behind the verdict how much was lost, where and why', async () => {
+      const summary = page.locator('main > section').nth(1);
       expect(await summary.locator('.sentences li').allTextContents()).toEqual([
         '1 connection of 2 hosts, 10 messages, 70.3 KiB of payload',
         expect.stringMatching(/^38 packets retransmitted in \d+ go-back-N events: /),
         expect.stringMatching(/^Lost or late: /),
-        'Findings: 1 warning',
+        'Findings: 2 warnings',
       ]);
       const causes = await summary.locator('.bars').first().locator('tr').allTextContents();
       expect(causes.length).toBe(Object.values(found.overview.causes).filter((count) => count > 0).length);
-      expect(await page.locator('main > section').nth(1).getAttribute('id')).toBe('findings');
+      expect(await page.locator('main > section').nth(2).getAttribute('id')).toBe('findings');
     });
 
     test('its ladder shows missing packets, and the NAK joined to what it had resent', async () => {
