@@ -16,7 +16,7 @@ export function pauseFindings(senders: readonly PauseSender[]): Finding[] {
       const stopped = priorities.filter(({ pauses }) => pauses > 0).map(describe);
       const [only] = addresses;
       const name = addresses.length === 1 ? `${mac} (${only})` : mac;
-      const statement = `sent ${counted(frames, 'pause frame')} from ${moment(start).slice(3)} to ${moment(end).slice(3)}: it stopped its link partner's ${stopped.join('; ')}`;
+      const statement = `sent ${counted(frames, 'pause frame')} from ${moment(start).slice(3)} to ${moment(end).slice(3)}: it stopped its link partner's ${stopped.join('; ')}; ${effectText(sender)}`;
       return {
         kind: 'pause',
         severity: 'warning',
@@ -44,7 +44,17 @@ function describe({ priority, pauses, resumes, mostQuanta, pausedTime }: PausePr
   return `${what} ${counted(pauses, 'time')}, let it go on ${counted(resumes, 'time')}, ${perFrame}${time}`;
 }
 
-function hintFor({ addresses }: PauseSender): string {
+/** The RoCE traffic that the pauses stopped. */
+function effectText({ held: { packets, stalls, time } }: PauseSender): string {
+  if (stalls > 0) return `RoCE packets waited ${formatDuration(time)} in ${counted(stalls, 'pause')}`;
+  return packets === 0
+    ? 'no RoCE traffic was held up'
+    : `${counted(packets, 'RoCE packet')} came in the pauses, none later than 1 ms`;
+}
+
+function hintFor({ addresses, held }: PauseSender): string {
+  if (held.packets === 0)
+    return 'No RoCE packet waited for these pauses: look elsewhere for the cause of RoCE trouble.';
   if (addresses.length === 1)
     return `The adapter of ${addresses[0]} does not take packets quickly enough: look at its PCIe, its receive buffers and the memory that it writes to; senders to it wait meanwhile.`;
   return 'A port that is congested downstream: find the slow receiver or the incast behind it. Waiting senders may look as if packets were late or lost.';

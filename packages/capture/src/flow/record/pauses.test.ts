@@ -63,7 +63,7 @@ test('PFC by sender and priority, with the host whose adapter it is', () => {
     expect.objectContaining({ mac: '02:00:00:00:00:09', addresses: [], frames: 1 }),
   ]);
   expect(findings.filter(({ kind }) => kind === 'pause').map(({ text }) => text)).toEqual([
-    "18:3d:5e:bf:51:92 (192.168.70.4) sent 3 pause frames from 0.001 s to 0.001 s: it stopped its link partner's priority 3 (PFC) 2 times, let it go on 1 time, at most 65535 quanta a frame, 336 µs at 100 Gb/s; priority 4 (PFC) 2 times, let it go on 0 times, at most 100 quanta a frame, 512 ns at 100 Gb/s",
+    "18:3d:5e:bf:51:92 (192.168.70.4) sent 3 pause frames from 0.001 s to 0.001 s: it stopped its link partner's priority 3 (PFC) 2 times, let it go on 1 time, at most 65535 quanta a frame, 336 µs at 100 Gb/s; priority 4 (PFC) 2 times, let it go on 0 times, at most 100 quanta a frame, 512 ns at 100 Gb/s; no RoCE traffic was held up",
     expect.stringContaining('02:00:00:00:00:09 sent 1 pause frame'),
   ]);
 });

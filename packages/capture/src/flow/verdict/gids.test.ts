@@ -26,7 +26,7 @@ function verdictOf(senders: readonly Sender[]) {
         ethernet: { source: MAC[from], destination: MAC[to] },
         ip: { source, destination },
         bth: { opcode: 'RC_RDMA_WRITE_ONLY', destQp: qp, psn: 100, ackReq: true },
-        extensions: { reth: { va: 0n, rkey: 1, dmaLength: 8 } },
+        extensions: { reth: { va: 0n, rkey: 1, length: 8 } },
         payload: new Uint8Array(8),
       });
       reader.frame(rawRecord(frame, { linkType: LinkType.ETHERNET, nanoseconds: i * 67e6 + qp }));
