@@ -48,11 +48,13 @@ describe('flows', () => {
     const one = await json('flows', '--json', '--connection', '2', ucmatose);
     expect(one.connections.map(({ id }: { id: number }) => id)).toEqual([2]);
     expect(one.connections[0]).toEqual(all.connections[1]);
+    expect(one.verdict).toEqual(all.connections[1].verdict);
     expect((await json('flows', '--json', '--address', '10.77.0.0/24', ucmatose)).connections).toEqual(
       all.connections,
     );
     const other = await json('flows', '--json', '--address', '10.99.0.1', ucmatose);
     expect([other.connections, other.exchanges, other.findings]).toEqual([[], [], []]);
+    expect(other.verdict.text).toBe('No connection of the capture is chosen.');
     const [top] = (await json('flows', '--json', '--top', '1', ucmatose)).connections;
     const packets = ({ aToB, bToA }: typeof top) => aToB.packets + bToA.packets;
     expect(packets(top)).toBe(Math.max(...all.connections.map(packets)));

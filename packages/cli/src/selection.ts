@@ -98,6 +98,7 @@ export function selected(analysis: Analysis, selection: Selection & FindingChoic
   const isChosen = id !== undefined || address !== undefined || top !== undefined;
   return {
     ...analysis,
+    verdict: isChosen ? worstOf(connections, analysis) : analysis.verdict,
     connections,
     // Groups of findings about several connections come apart where connections are chosen.
     findings: (isChosen
@@ -117,6 +118,28 @@ export function selected(analysis: Analysis, selection: Selection & FindingChoic
     ),
     pauses: analysis.pauses.filter((pause) => !isChosen && isWithin(pause, selection)),
   };
+}
+
+const NONE_CHOSEN: Analysis['verdict'] = {
+  kind: 'not-known',
+  certainty: 'not-known',
+  severity: undefined,
+  text: 'No connection of the capture is chosen.',
+  culprit: undefined,
+  connection: undefined,
+  chain: [],
+  also: [],
+  hint: undefined,
+};
+
+/** The verdict of the connections that were chosen: that of the worst. */
+function worstOf(connections: readonly Connection[], { verdict: whole }: Analysis): Analysis['verdict'] {
+  const rank = ({ verdict: { severity } }: Connection) =>
+    severity === undefined ? 3 : { error: 0, warning: 1, note: 2 }[severity];
+  const chosen = connections.find(({ id }) => id === whole.connection);
+  if (chosen !== undefined) return whole;
+  const [worst] = connections.toSorted((x, y) => rank(x) - rank(y) || x.id - y.id);
+  return worst?.verdict ?? NONE_CHOSEN;
 }
 
 /** Keeps the `most` items with the greatest key, in bounded memory. */

@@ -95,3 +95,42 @@ test('PAUSE stops everything; a frame that only resumes is no finding', () => {
   expect(findings[0].text).toContain("stopped its link partner's traffic of all priorities (PAUSE) 1 time");
   expect(analyze([[0, buildPfc(HOST, { 3: 0 })]]).findings).toEqual([]);
 });
+
+test('a packet that waits until a pause is over is held up; the verdict names the host and the time', () => {
+  const { pauses, verdict } = analyze(
+    [
+      [0, fromHost],
+      [10, ACK],
+      [1000, buildPfc(HOST, { 3: 0xffff })],
+      [4300, ACK],
+    ],
+    10_000_000_000n,
+  );
+  expect(pauses[0].held).toEqual({ packets: 1, stalls: 1, time: 3.3e6, longest: 3.3e6, frame: 4 });
+  expect(verdict).toMatchObject({
+    kind: 'pause',
+    certainty: 'likely',
+    culprit: '192.168.70.4',
+    text: '192.168.70.4 paused its link partner 1 time (PFC); RoCE traffic stood still for 3.3 ms.',
+  });
+});
+
+test('pauses long after the last packet, and packets long after a pause: nothing was held up', () => {
+  const pfc = buildPfc(HOST, { 3: 0xffff });
+  for (const frames of [
+    [
+      [0, fromHost],
+      [534_000, ACK],
+      [1_274_000, pfc],
+    ],
+    [
+      [0, fromHost],
+      [1000, pfc],
+      [60_000, ACK],
+    ],
+  ] as const) {
+    const { verdict } = analyze(frames, 10_000_000_000n);
+    expect(verdict).toMatchObject({ kind: 'pause', severity: 'note' });
+    expect(verdict.text).toMatch(/no RoCE traffic was held up\.$/);
+  }
+});
