@@ -5,6 +5,8 @@ export * from './export/anonymize.ts';
 export * from './export/comments.ts';
 export * from './export/export.ts';
 export type { RewriteOptions } from './export/rewrite.ts';
+export { connectionExpression, FILTER_FIELDS, packetExpression } from './filter/fields.ts';
+export { FilterError } from './filter/language.ts';
 export * from './flow/analysis.ts';
 export * from './flow/analyze.ts';
 export * from './flow/analyzer.ts';

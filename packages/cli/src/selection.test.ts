@@ -221,3 +221,35 @@ describe('several files', () => {
     expect(await roce('flows', '-', opAll)).toMatchObject({ code: 2 });
   });
 });
+
+describe('--filter', () => {
+  const frames = (out: string) =>
+    out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).frame);
+
+  test('packets of dump and export', async () => {
+    const filter = ['--filter', 'opcode contains write and frame <= 15'];
+    expect(frames((await roce('dump', '--json', ...filter, opAll)).out)).toEqual([13, 14, 15]);
+    const output = join(folder, 'filtered.pcapng');
+    expect((await roce('export', opAll, ...filter, '-o', output)).code).toBe(0);
+    expect(frames((await roce('dump', '--json', output)).out)).toEqual([1, 2, 3]);
+  });
+
+  test('connections of flows and report, with their findings', async () => {
+    const ids = async (filter: string) =>
+      JSON.parse((await roce('flows', '--json', '--filter', filter, ucmatose)).out).connections.map(
+        ({ id }: { id: number }) => id,
+      );
+    expect(await ids('id >= 2 and id != 3')).not.toContain(3);
+    expect(await ids('id < 1')).toEqual([]);
+  });
+
+  test('a filter that cannot be understood is an error of usage, with the place', async () => {
+    for (const command of ['dump', 'flows'])
+      expect(await roce(command, '--filter', 'id ==', opAll)).toMatchObject({ code: 2, out: '' });
+    const { err } = await roce('dump', '--filter', 'psn == x', opAll);
+    expect(err).toContain('--filter: "x" where expected: a number to compare psn with (at character 7)');
+  });
+});

@@ -3,7 +3,9 @@ import {
   type Analysis,
   addressPredicate,
   type Connection,
+  connectionExpression,
   FINDING_KINDS,
+  FilterError,
   type Finding,
   type Severity,
 } from '@node-roce/capture';
@@ -17,6 +19,8 @@ export interface Selection {
   address?: string;
   /** Its number. */
   connection?: number;
+  /** An expression over connections. */
+  filter?: string;
   /** How many, of the connections with most packets or the messages with the longest latency. */
   top?: number;
 }
@@ -79,13 +83,30 @@ export function connectionOf({ connections }: Analysis, id: number): Connection 
   );
 }
 
+/** @throws UsageError for an expression that can't be understood */
+export function connectionFilter(expression: string): (connection: Connection) => boolean {
+  return understood(() => connectionExpression(expression));
+}
+
+/** Turns what is wrong with an expression into an error of usage. */
+export function understood<T>(compile: () => T): T {
+  try {
+    return compile();
+  } catch (error) {
+    if (!(error instanceof FilterError)) throw error;
+    throw new UsageError(`--filter: ${error.message} (at character ${error.position + 1})`);
+  }
+}
+
 /** The part of an analysis that was asked for. Findings of no connection stay, unless connections are chosen. */
 export function selected(analysis: Analysis, selection: Selection & FindingChoices): Analysis {
-  const { address, connection: id, top, kind } = selection;
+  const { address, connection: id, top, kind, filter } = selection;
+  const isWanted = filter === undefined ? () => true : connectionFilter(filter);
   const isNamed = address === undefined ? () => true : addressPredicate(address);
   const matching = analysis.connections.filter(
     (each) =>
       (id === undefined || each.id === id) &&
+      isWanted(each) &&
       (isNamed(each.a.address) || isNamed(each.b.address)) &&
       isWithin(each, selection),
   );
@@ -95,7 +116,7 @@ export function selected(analysis: Analysis, selection: Selection & FindingChoic
       ? matching
       : matching.toSorted((x, y) => packetsOf(y) - packetsOf(x) || x.id - y.id).slice(0, top);
   const shown = new Set(connections.map((each) => each.id));
-  const isChosen = id !== undefined || address !== undefined || top !== undefined;
+  const isChosen = id !== undefined || address !== undefined || top !== undefined || filter !== undefined;
   return {
     ...analysis,
     verdict: isChosen ? worstOf(connections, analysis) : analysis.verdict,

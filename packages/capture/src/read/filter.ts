@@ -115,7 +115,11 @@ export function addressPredicate(text: string): (address: string) => boolean {
   };
 }
 
-function addressMatcher(text: string, addresses: AddressTable): (index: number) => boolean {
+/**
+ * Whether an address, by its number, is this one or within this prefix.
+ * @throws RangeError for an address that is not valid
+ */
+export function addressMatcher(text: string, addresses: AddressTable): (index: number) => boolean {
   const { wanted, bits } = prefixOf(text);
   // An address is compared once, whatever the number of its packets.
   const known: boolean[] = [];

@@ -1,9 +1,11 @@
 /** `roce dump`: the RoCE packets of a capture. */
 import {
+  AddressTable,
   FlowAnalyzer,
   isPlain,
   type PacketFilter,
   type PacketReader,
+  packetExpression,
   packetFilter,
   packetFrame,
   plainFrame,
@@ -18,11 +20,12 @@ import { parseFrame, ROCE_UDP_PORT } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';
 import { pauseEntry, pauseJson, pauseLine } from '../dump/pause.ts';
 import { exitCode, nameOfSources, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
-import { checkSpan } from '../selection.ts';
+import { checkSpan, understood } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 import type { TimeForm } from '../time-form.ts';
 
 interface Options extends PacketFilter, ReadingChoices {
+  filter?: string;
   fields: boolean;
   json: boolean;
   count?: number;
@@ -37,6 +40,10 @@ export async function run(files: readonly string[], options: Options, terminal: 
   let found = 0;
   let shown = 0;
   let isWanted: ((packet: RocePacket) => boolean) | undefined;
+  const expression = options.filter;
+  // An expression is checked before the file is read.
+  if (expression !== undefined) understood(() => packetExpression(expression, new AddressTable()));
+  let fits: ((packet: RocePacket) => boolean) | undefined;
   let again: Entry['retransmission'];
   const analyzer = options.retransmissions
     ? new FlowAnalyzer({
@@ -57,7 +64,9 @@ export async function run(files: readonly string[], options: Options, terminal: 
         isWanted ??= packetFilter(options, reader.addresses);
         if (isEnough()) return;
         analyzer?.add(packet);
-        if (!isWanted(packet) || (analyzer !== undefined && again === undefined)) return;
+        if (expression !== undefined) fits ??= packetExpression(expression, reader.addresses);
+        if (fits?.(packet) === false || !isWanted(packet) || (analyzer !== undefined && again === undefined))
+          return;
         const entry = entryOf(packet, reader, again);
         if ('reason' in entry) warn(entry);
         else print(entry, options, terminal);
@@ -85,8 +94,13 @@ export async function run(files: readonly string[], options: Options, terminal: 
 }
 
 /** Whether nothing selects RoCE packets. */
-const showsPauses = ({ qp, opcode, address, nak, retransmissions }: Options): boolean =>
-  qp === undefined && opcode === undefined && address === undefined && !nak && !retransmissions;
+const showsPauses = ({ qp, opcode, address, nak, filter, retransmissions }: Options): boolean =>
+  filter === undefined &&
+  qp === undefined &&
+  opcode === undefined &&
+  address === undefined &&
+  !nak &&
+  !retransmissions;
 
 const isOutside = (
   time: number,

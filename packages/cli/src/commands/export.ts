@@ -1,11 +1,13 @@
 /** `roce export`: copies a part of a capture; optionally with comments, or without addresses and payload. */
 import { lstat, rm } from 'node:fs/promises';
 import {
+  AddressTable,
   Anonymizer,
   analyzeCapture,
   Commentator,
   exportPackets,
   type PacketFilter,
+  packetExpression,
   packetFilter,
   type RocePacket,
 } from '@node-roce/capture';
@@ -21,13 +23,14 @@ import {
   readingOptions,
   sourceOf,
 } from '../reading.ts';
-import { checkSpan, connectionOf } from '../selection.ts';
+import { checkSpan, connectionOf, understood } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
   output: string;
   /** Its number. */
   connection?: number;
+  filter?: string;
   comments: boolean;
   anonymize: boolean;
   key?: string;
@@ -39,6 +42,8 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { anonymize, key, zeroPayload, comments, connection, json } = options;
   check(file!, options);
   checkSpan(options);
+  const { filter: expression } = options;
+  if (expression !== undefined) understood(() => packetExpression(expression, new AddressTable()));
   const name = nameOfSource(file!);
   const output = options.output === DASH ? 'standard output' : options.output;
   const reading = await readingOptions(terminal, options);
@@ -51,6 +56,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const commentator = analysis !== undefined && comments ? new Commentator(analysis.findings) : undefined;
 
   const { packets, summary } = await written(options.output, terminal, async (writer) => {
+    let fits: ((packet: RocePacket) => boolean) | undefined;
     let isWanted: ((packet: RocePacket) => boolean) | undefined;
     return await exportPackets(sourceOf(file!, terminal), writer, {
       anonymizer,
@@ -58,7 +64,8 @@ export async function run([file]: readonly string[], options: Options, terminal:
       ...reading,
       isWanted: (packet, { addresses }) => {
         isWanted ??= packetFilter(filter, addresses);
-        return isWanted(packet);
+        if (expression !== undefined) fits ??= packetExpression(expression, addresses);
+        return isWanted(packet) && fits?.(packet) !== false;
       },
       commentsOf: commentator && ((packet) => commentator.commentsOf(packet)),
     });

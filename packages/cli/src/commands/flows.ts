@@ -25,6 +25,7 @@ import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../rea
 import {
   checkKinds,
   checkSpan,
+  connectionFilter,
   type FindingChoices,
   findingsCode,
   type Selection,
@@ -43,6 +44,7 @@ export async function run(files: readonly string[], options: Options, terminal: 
   if (json && csv) throw new UsageError('--json or --csv, not both');
   checkSpan(options);
   checkKinds(options);
+  if (options.filter !== undefined) connectionFilter(options.filter);
   const whole = await analyzeCapture(sourcesOf(files, terminal), {
     ...(await readingOptions(terminal, options)),
   });

@@ -52,6 +52,12 @@ const packetFilters: readonly OptionSpec[] = [
   { flags: '--to <seconds>', summary: 'Skip packets after this time', parse: nanoseconds },
 ];
 
+const filter = (what: 'packets' | 'connections'): OptionSpec => ({
+  flags: '--filter <expression>',
+  summary: `Select ${what} by an expression such as ${what === 'packets' ? '"nak or qp == 0x11 and length > 1K"' : '"retransmitted > 0 and addr == 10.0.0.0/8"'} (docs/capture.md, Filters)`,
+  parse: text,
+});
+
 const icrcMode: OptionSpec = {
   flags: '--icrc <mode>',
   summary: 'check every ICRC, or skip them, which is faster',
@@ -113,6 +119,7 @@ export const captureCommands: readonly CommandSpec[] = [
       { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
       json('Print one JSON object per packet'),
       ...packetFilters,
+      filter('packets'),
       port,
       { flags: '--retransmissions', summary: 'Select retransmitted packets, and print the cause' },
       {
@@ -143,6 +150,7 @@ export const captureCommands: readonly CommandSpec[] = [
     options: [
       output('pcapng'),
       ...packetFilters,
+      filter('packets'),
       port,
       {
         flags: '--connection <number>',
@@ -187,6 +195,7 @@ export const captureCommands: readonly CommandSpec[] = [
       `Findings follow, worst first, each with a hint and the packets that show it. ${SEVERAL} ${DAMAGED}`,
     options: [
       ...selection('connections and findings', 'Select the connections with most packets, most first'),
+      filter('connections'),
       ...findingChoices,
       icrcMode,
       port,
@@ -247,6 +256,7 @@ export const captureCommands: readonly CommandSpec[] = [
       output('HTML file'),
       { flags: '--title <text>', summary: 'Title of the page (default: the name of the file)', parse: text },
       ...selection('connections and findings', 'Select the connections with most packets, most first'),
+      filter('connections'),
       icrcMode,
       port,
       json('Print one JSON object about the written file'),
