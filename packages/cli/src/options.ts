@@ -89,6 +89,15 @@ export const listOf = (...values: readonly string[]): Parse => {
   return Object.assign(parse, { values, some: true });
 };
 
+/** `10x100M`: a number of files, and bytes of each. */
+export const ring: Parse = (given) => {
+  const match = /^(\d{1,6})x(.+)$/.exec(given);
+  const files = Number(match?.[1] ?? 0);
+  if (match === null || files < 2)
+    throw expected('files and bytes of each, such as 10x100M; 2 files at least');
+  return { files, bytes: integer(4096, 2 ** 40)(match[2]) };
+};
+
 /** Words, separated by commas; the command checks them. */
 export const words: Parse = (given) => {
   const items = given.split(',');

@@ -1,7 +1,6 @@
 /** `roce capture`: captures the RoCE frames of an interface, into a file or as a live table. */
 import { PacketReader } from '@node-roce/capture';
-import { LinkType, linkTypeName, PcapngEncoder } from '@node-roce/pcap';
-import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
+import { linkTypeName } from '@node-roce/pcap';
 import { FlowTable } from '../capture/flow-counts.ts';
 import {
   FILTER,
@@ -12,6 +11,9 @@ import {
 } from '../capture/interface-source.ts';
 import { LiveView } from '../capture/live-view.ts';
 import { giveUpRoot } from '../capture/privileges.ts';
+import { Recorder } from '../capture/recorder.ts';
+import { RingRecorder, type RingSize } from '../capture/ring.ts';
+import { Trigger, type TriggerEvent } from '../capture/trigger.ts';
 import { DASH, UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -28,6 +30,8 @@ interface Options {
   hostOnly: boolean;
   cutAll: boolean;
   mirrors: boolean;
+  ring?: RingSize;
+  trigger?: readonly TriggerEvent[];
 }
 
 /** Seconds between two updates of the table. */
@@ -53,17 +57,18 @@ export async function run(_args: readonly string[], options: Options, terminal: 
   // Before anything is parsed or written: frames come from strangers, and the file shall be the user's.
   giveUpRoot(terminal.env);
   const shows = options.live || write === undefined;
-  await using recorder = write === undefined ? undefined : await Recorder.open(write, source, terminal);
+  await using recorder = await recorderFor(options, source, terminal);
   terminal.message(
     `capturing ${FILTER}${mirrors ? ' and mirrors' : ''} on ${name} (${linkTypeName(source.info.linkType)})` +
       `${write === undefined ? '' : ` into ${recorder!.name}`}; Ctrl-C stops it`,
   );
   const table = new FlowTable();
   const reader = new PacketReader({
-    icrc: shows,
+    icrc: shows || options.trigger?.includes('icrc') === true,
     crc32: (await import('@node-roce/dgram-native')).crc32,
     onPacket: (packet) => table.add(packet),
   });
+  const trigger = options.trigger && new Trigger(options.trigger, table.total, reader);
   const view = new LiveView(table, reader.addresses, terminal, json);
   const start = performance.now();
   const state = () => ({
@@ -82,7 +87,8 @@ export async function run(_args: readonly string[], options: Options, terminal: 
       const taken = room < batch.length ? batch.slice(0, room) : batch;
       frames += taken.length;
       // Without a table to show, the time is better spent on keeping up.
-      if (shows || json) for (const record of taken) reader.frame(record);
+      if (shows || json || trigger !== undefined) for (const record of taken) reader.frame(record);
+      if (trigger?.happened() === true && recorder instanceof RingRecorder) recorder.keep();
       await recorder?.write(taken);
       if (frames === options.count) break;
     }
@@ -105,12 +111,29 @@ export async function run(_args: readonly string[], options: Options, terminal: 
 }
 
 /** The interface's name. */
-function checked({ interface: name, write, live, json }: Options): string {
+function checked(options: Options): string {
+  const { interface: name, write, live, json } = options;
   if (name === undefined)
     throw new UsageError(`capture needs -i <interface>; interfaces: ${interfaceNames().join(', ')}`);
   if (write === DASH && (live || json))
     throw new UsageError('-w - writes to standard output, and so do --live and --json');
+  if (options.ring !== undefined && (write === undefined || write === DASH))
+    throw new UsageError('--ring needs -w <file>, whose name the files of the ring begin with');
+  if (options.trigger !== undefined && options.ring === undefined)
+    throw new UsageError('--trigger needs --ring: it keeps files of the ring');
   return name;
+}
+
+/** The file that is written, or the ring of files; undefined for none. */
+async function recorderFor(
+  { write, ring }: Options,
+  source: InterfaceSource,
+  terminal: Terminal,
+): Promise<Recorder | RingRecorder | undefined> {
+  if (write === undefined) return undefined;
+  return ring === undefined
+    ? await Recorder.open(write, source, terminal)
+    : await RingRecorder.open(write, ring, source, terminal);
 }
 
 /** Aborts `end` at Ctrl-C, without a reader of the output, or after the duration; returns a function that undoes it. */
@@ -135,67 +158,3 @@ function summaryOf(name: string, frames: number, dropped: number, seconds: numbe
   const lost = dropped === 0 ? 'none dropped' : `${dropped} dropped: raise --buffer or lower --snaplen`;
   return `${frames} frame${frames === 1 ? '' : 's'} captured on ${name} in ${seconds.toFixed(1)} s, ${lost}${into}`;
 }
-
-type Batch = Parameters<CaptureWriter['write']>[0][];
-
-/** The file: pcapng, with the kernel's counts at its end. */
-class Recorder implements AsyncDisposable {
-  readonly name: string;
-  readonly #source: InterfaceSource;
-  readonly #writer: CaptureWriter<PcapngEncoder>;
-  readonly #start = now();
-  #closed = false;
-
-  static async open(path: string, source: InterfaceSource, terminal: Terminal): Promise<Recorder> {
-    const { linkType, snapLength, name } = source.info;
-    // The kernel cuts before a VLAN tag is put back.
-    const tag = linkType === LinkType.ETHERNET ? 4 : 0;
-    const described = { linkType, snapLength: snapLength + tag, name, filter: FILTER };
-    const options = { application: 'node-roce', os: `${process.platform} ${process.arch}` };
-    if (path !== DASH) {
-      return new Recorder(
-        path,
-        source,
-        await createCaptureFile(path, { ...options, interfaces: [described] }),
-      );
-    }
-    const encoder = new PcapngEncoder(options);
-    encoder.interface(described);
-    return new Recorder('standard output', source, new CaptureWriter(terminal.binary(), encoder));
-  }
-
-  private constructor(name: string, source: InterfaceSource, writer: CaptureWriter<PcapngEncoder>) {
-    this.name = name;
-    this.#source = source;
-    this.#writer = writer;
-  }
-
-  /** Resolves when the file takes more: meanwhile frames wait in the kernel's ring. */
-  async write(batch: Batch): Promise<void> {
-    let keepsUp = true;
-    for (const record of batch) keepsUp = this.#writer.write(record) && keepsUp;
-    if (!keepsUp) await this.#writer.drain();
-  }
-
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    const { received, dropped } = this.#source.stats();
-    const timestamp = now();
-    this.#writer.encoder.statistics(0, {
-      timestamp,
-      startTime: this.#start,
-      endTime: timestamp,
-      filterAccepted: received,
-      osDropped: dropped,
-      delivered: received - dropped,
-    });
-    await this.#writer.close();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-}
-
-const now = (): bigint => BigInt(Math.round((performance.timeOrigin + performance.now()) * 1e3)) * 1000n;

@@ -1,5 +1,6 @@
 /** Commands about this machine and its interfaces. */
-import { integer, seconds, text } from '../options.ts';
+import { TRIGGER_EVENTS } from '../capture/trigger.ts';
+import { integer, listOf, ring, seconds, text } from '../options.ts';
 import { ibvDevice } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
@@ -20,6 +21,17 @@ export const machineCommands: readonly CommandSpec[] = [
         flags: '-w, --write <file>',
         summary: 'Write pcapng into this file; - for standard output',
         parse: text,
+      },
+      {
+        flags: '--ring <files>',
+        summary:
+          'Write a ring of files instead, such as 10x100M: ten of 100 MiB (trace-00001.pcapng …); the oldest is removed',
+        parse: ring,
+      },
+      {
+        flags: '--trigger <events>',
+        summary: `Keep the files of the ring around these events: ${TRIGGER_EVENTS.join(',')}`,
+        parse: listOf(...TRIGGER_EVENTS),
       },
       { flags: '--live', summary: 'Show the table while a file is written' },
       {
@@ -50,6 +62,10 @@ export const machineCommands: readonly CommandSpec[] = [
       ['capture -i eth0', 'Show a table of the flows'],
       ['capture -i eth0 -w trace.pcapng --live', 'Show it while a file is written'],
       ['capture -i eth0 -w headers.pcapng -s 128 -d 60', 'Capture headers for a minute'],
+      [
+        'capture -i eth0 -w ring.pcapng --ring 10x100M --trigger nak,icrc',
+        'Keep what is around NAKs and damage, in bounded space',
+      ],
       ['capture -i eth0 -w - | wireshark -k -i -', 'Watch with Wireshark'],
     ],
     load: () => import('../commands/capture.ts'),
