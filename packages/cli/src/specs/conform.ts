@@ -13,7 +13,7 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--link <link>',
     summary:
-      'packet: whole frames, with CAP_NET_RAW; udp: without a privilege, and without nine of the rules',
+      'packet: whole frames, with CAP_NET_RAW; udp: without a privilege, and without eleven of the rules',
     parse: oneOf('packet', 'udp'),
     fallback: 'packet',
   },

@@ -89,6 +89,10 @@ const RXE: KnownList['deviations'] = {
     is: 'three messages: completions none, wanted 1000:SUCCESS, 1001:SUCCESS, 1002:SUCCESS',
     because: 'docs/quirks.md, deafAfterABrokenMessage.',
   },
+  'UC-09': {
+    is: 'the one behind it: completions none, wanted 1001:SUCCESS',
+    because: 'docs/quirks.md, deafAfterABrokenMessage.',
+  },
   'UD-07': {
     is: 'another Q_Key in UD Send Only psn+0',
     because: 'docs/quirks.md, topBitQkeyIsSent.',

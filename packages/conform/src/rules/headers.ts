@@ -195,6 +195,25 @@ export const headerRules = [
     },
   ),
   rule(
+    'HDR-20',
+    {
+      title: 'a packet whose UDP length and IP length disagree is dropped',
+      section: '9.6.1, RFC 768',
+      needs: ['rc', 'write', 'frames'],
+      text: 'One of the two is wrong: the payload has not the length that it seems to have.',
+    },
+    async (t) => {
+      t.use('frames');
+      const s = await t.rc();
+      const usual = 8 + 12 + 16 + 8 + 4;
+      for (const length of [usual - 4, usual + 4, 8, 0]) {
+        s.write(0, bytes(8), 0, { udp: { length } });
+        await s.silence(`UDP length ${length - usual} B from the right one`, 30);
+      }
+      await s.alive(0);
+    },
+  ),
+  rule(
     'HDR-10',
     {
       title: 'a packet from another address is not the connection’s',

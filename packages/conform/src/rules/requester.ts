@@ -126,6 +126,32 @@ export const requesterRules = [
     },
   ),
   rule(
+    'REQ-06',
+    {
+      title: 'UDP source port, TTL and traffic class of a connection stay the same',
+      section: 'A17.3',
+      should: true,
+      needs: ['rc', 'post', 'completions', 'frames'],
+      text: 'Switches choose the path by them: another path brings packets out of order.',
+    },
+    async (t) => {
+      t.use('frames');
+      const s = await t.req({ timeout: 20 });
+      await s.post('write', { id: 1, length: 8192, remote: REMOTE });
+      await s.requests(8);
+      s.acknowledge(2, { syndrome: 0x60 });
+      await s.all();
+      s.acknowledge(7);
+      await s.completed(['1:SUCCESS'], 'WRITE');
+      const seen = t.entries.flatMap(({ from, packet }) =>
+        from === 'device' && packet?.ip.version === 4
+          ? [`${packet.udp?.sourcePort} ${packet.ip.ttl} ${packet.ip.tos}`]
+          : [],
+      );
+      t.want(new Set(seen).size === 1, 'they change');
+    },
+  ),
+  rule(
     'REQ-07',
     {
       title: 'a READ takes as many PSNs as it has responses',

@@ -5,6 +5,9 @@ import { bytes, same } from '../session.ts';
 
 const UNANSWERED = 'The sender listens to no answer; messages get lost, and the connection goes on.';
 
+/** Where WRITEs go in the region: behind the receives. */
+const WRITTEN = 32_768;
+
 export const unreliableRules = [
   rule(
     'UC-01',
@@ -132,6 +135,52 @@ export const unreliableRules = [
       const s = await t.uc();
       s.send('RC_RDMA_READ_REQUEST', 0, { ackReq: true, reth: { length: 8 } });
       await s.silence('READ request');
+    },
+  ),
+  rule(
+    'UC-09',
+    {
+      title: 'UC: a WRITE with immediate takes a receive, one with a gap none',
+      section: '9.8.2.2.1, 9.8.2.2.2',
+      needs: ['uc', 'receives', 'completions', 'memory'],
+      text: UNANSWERED,
+    },
+    async (t) => {
+      const s = await t.uc({ receives: 3 });
+      const write = (n: number, immDt: number) =>
+        s.send('UC_RDMA_WRITE_ONLY_WITH_IMMEDIATE', n, {
+          payload: bytes(8, immDt),
+          reth: { va: s.va + BigInt(WRITTEN) },
+          extensions: { immDt },
+        });
+      write(0, 7);
+      const [first] = await s.completed(['1000:SUCCESS'], 'a whole one');
+      t.want(first?.immediate === 7, 'another immediate in the completion');
+      await s.holds(WRITTEN, bytes(8, 7), 'the bytes are not there');
+      // The lengths agree: the PSN alone shows that a packet is missing.
+      s.send('UC_RDMA_WRITE_FIRST', 1, { payload: bytes(1024), reth: { length: 1032 } });
+      s.send('UC_RDMA_WRITE_LAST_WITH_IMMEDIATE', 3, { payload: bytes(8), extensions: { immDt: 8 } });
+      await s.noCompletion('one with a gap', 60);
+      write(4, 9);
+      const [last] = await s.completed(['1001:SUCCESS'], 'the one behind it');
+      t.want(last === undefined || last.immediate === 9, 'another immediate in the second completion');
+    },
+  ),
+  rule(
+    'UC-10',
+    {
+      title: 'UC: a message whose PSNs wrap is received',
+      section: '9.8.2.2.1',
+      needs: ['uc', 'receives', 'completions'],
+      text: 'It happens once in 16 million packets, and would look like a loss.',
+    },
+    async (t) => {
+      const s = await t.uc({ receives: 2, psn: 0xff_fffe });
+      s.send('UC_SEND_FIRST', 0, { payload: bytes(1024) });
+      s.send('UC_SEND_MIDDLE', 1, { payload: bytes(1024) });
+      s.send('UC_SEND_LAST', 2, { payload: bytes(8) });
+      const [completion] = await s.completed(['1000:SUCCESS'], 'the message');
+      t.want(completion?.length === 2056, `received ${completion?.length} B of 2056`);
     },
   ),
   rule(
@@ -278,6 +327,23 @@ export const unreliableRules = [
       await s.post('send', { id: 1, length: 8, qkey: 0x8000_1234 });
       const sent = await s.next();
       t.want(sent?.packet?.extensions.deth?.qkey === 0x5555, `another Q_Key in ${s.describe(sent)}`);
+    },
+  ),
+  rule(
+    'UD-11',
+    {
+      title: 'UD: a datagram with a P_Key that the port has not is dropped in silence',
+      section: '10.9.3',
+      needs: ['ud', 'receives', 'completions'],
+      text: 'Partitions keep hosts apart.',
+    },
+    async (t) => {
+      const s = await t.ud({ receives: 1 });
+      s.datagram(0, bytes(8), { bth: { pkey: 0x9234 } });
+      await s.noCompletion('another P_Key', 100);
+      await s.silence('another P_Key', 30);
+      s.datagram(1, bytes(8));
+      await s.completed(['1000:SUCCESS'], 'the right P_Key');
     },
   ),
 ];

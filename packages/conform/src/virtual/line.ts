@@ -95,6 +95,7 @@ export function acceptFrame(frame: Uint8Array): SimPacket | undefined {
   const end = ETHERNET + (ip.totalLength ?? 0);
   const body = udp + UDP;
   if (u16(frame, udp + 2) !== ROCE_UDP_PORT || end > frame.length || end - body < ICRC) return undefined;
+  if (u16(frame, udp + 4) !== end - udp) return undefined;
   const checksum = u16(frame, udp + 6);
   if (checksum !== 0 && checksum !== checksumOf(frame.slice(0, end), udp)) return undefined;
   const corrupt = readIcrc(frame, end - ICRC) !== icrcV2(frame, ETHERNET, end - ICRC);

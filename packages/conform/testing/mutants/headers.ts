@@ -1,5 +1,5 @@
 /** Ways to break what is below the transport: IP, UDP, ICRC, BTH; and CNPs. */
-import { gidFromText, u16 } from '@node-roce/wire';
+import { gidFromText, ICRC_BYTES, icrcV2, setU16, u16, writeIcrc } from '@node-roce/wire';
 import { acceptFrame, TESTER } from '../../src/virtual/line.ts';
 import type { BrokenDevice, Mutant } from '../broken-device.ts';
 
@@ -46,6 +46,21 @@ export const headerMutants: Readonly<Record<string, Mutant>> = {
       bytes.set([first.pair.info.qpn >> 16, first.pair.info.qpn >> 8, first.pair.info.qpn], 5);
       return { ...packet, bytes };
     },
+  },
+  'the UDP length is not looked at': {
+    seenBy: ['HDR-20'],
+    accept: (frame) => {
+      const length = frame.length - UDP;
+      if (u16(frame, UDP + 4) === length) return acceptFrame(frame);
+      const right = frame.slice();
+      setU16(right, UDP + 4, length);
+      writeIcrc(right, right.length - ICRC_BYTES, icrcV2(right, IP, right.length - ICRC_BYTES));
+      return acceptFrame(right);
+    },
+  },
+  'a source port for each packet': {
+    seenBy: ['REQ-06'],
+    leave: (packet) => ({ ...packet, sourcePort: 0xc000 | packet.bytes[11] }),
   },
   'the header version is not looked at': {
     seenBy: ['HDR-05'],

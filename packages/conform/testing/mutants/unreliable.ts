@@ -54,6 +54,22 @@ export const unreliableMutants: Readonly<Record<string, Mutant>> = {
       return packet;
     },
   },
+  'UC drops PSN 0': {
+    seenBy: ['UC-10'],
+    hear: (packet) => (isUc(packet) && packet.psn === 0 ? undefined : packet),
+  },
+  'UC takes a gap in a WRITE for none': {
+    seenBy: ['UC-09'],
+    hear: (packet, victim) => (isUc(packet) ? { ...packet, psn: expected(victim, packet) } : packet),
+  },
+  'UC gives no immediate': {
+    seenBy: ['UC-09'],
+    hear: (packet) => (isUc(packet) && packet.immediate ? { ...packet, immediate: 0 } : packet),
+  },
+  'the P_Key of a datagram is not looked at': {
+    seenBy: ['UD-11'],
+    hear: (packet) => (packet.deth ? { ...packet, pkey: 0xffff } : packet),
+  },
   'UC waits for an ACK': {
     seenBy: ['UC-11'],
     made: (pair, service) => {
