@@ -72,6 +72,7 @@ describe.skipIf(missing !== undefined)('the agent', () => {
   });
 
   test('opened from a program, plays rules of its own choice', async () => {
+    await expect(open({ via: 'agent', host: address })).rejects.toThrow('an address of this machine');
     await using bench = await open({ via: 'agent', host: address, link: 'udp' });
     expect(bench.device.info).toMatchObject({ name: 'roce0' });
     for (const rule of rules('PSN-01', 'KEY-02')) {

@@ -112,6 +112,8 @@ export interface Device {
   readonly info: DeviceInfo;
   /** Needs that it serves. */
   readonly offers: ReadonlySet<string>;
+  /** The way to the device is gone: nothing more can be tested. */
+  readonly isLost?: boolean;
   /** @throws Untestable if it has no such connection */
   connect(spec: ConnectionSpec): Promise<DeviceConnection>;
 }

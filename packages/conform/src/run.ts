@@ -76,7 +76,7 @@ export interface RunOptions {
   repeat?: number;
 }
 
-/** Plays rules on one bench, or on a bench of its own each; stops early when the signal is aborted. */
+/** Plays rules on one bench, or on a bench of its own each; stops early when the signal is aborted, or the way to the device is lost. */
 export async function run(
   rules: readonly Rule[],
   bench: Bench | (() => Bench),
@@ -89,6 +89,7 @@ export async function run(
     if (result === undefined) break;
     results.push(result);
     onResult?.(result);
+    if (typeof bench !== 'function' && bench.device.isLost) break;
   }
   return results;
 }

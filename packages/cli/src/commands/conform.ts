@@ -183,7 +183,10 @@ async function judge(
     terminal.message(`roce conform: ${(error as Error).message}`);
     return CANNOT;
   }
-  if (results.some(({ verdict }) => verdict === 'broken') || played.length < chosen.length) return CANNOT;
+  const left = chosen.length - played.length;
+  if (left > 0 && !terminal.signal.aborted)
+    terminal.message(`roce conform: the agent is gone, and ${left} rules were not played`);
+  if (results.some(({ verdict }) => verdict === 'broken') || left > 0) return CANNOT;
   if (results.every(({ verdict }) => verdict === 'not testable')) {
     terminal.message('roce conform: no rule could be tested');
     return CANNOT;

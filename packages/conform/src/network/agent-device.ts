@@ -237,5 +237,12 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
       throw isLack(error) ? new Untestable(`the device refuses it: ${error.message}`) : error;
     }
   };
-  return { info, offers: new Set(OFFERS), connect };
+  return {
+    info,
+    offers: new Set(OFFERS),
+    connect,
+    get isLost() {
+      return agent.gone;
+    },
+  };
 }

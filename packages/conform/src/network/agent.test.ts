@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { afterEach, expect, test } from 'vitest';
 import type { ConnectionSpec } from '../device.ts';
 import { rules } from '../rules/all.ts';
-import { play } from '../run.ts';
+import { play, run } from '../run.ts';
 import { VirtualLine } from '../virtual/line.ts';
 import { Agent } from './agent.ts';
 import { agentDevice } from './agent-device.ts';
@@ -82,6 +82,26 @@ test('a region and a queue pair whose connection the agent refuses are dropped',
   await expect(device.connect(spec as unknown as ConnectionSpec)).rejects.toThrow('agent: connect: RTR');
   expect(seen).toEqual(['hello', 'mr', 'qp', 'connect', 'drop qp=4', 'drop mr=3']);
   agent.close();
+});
+
+test('a run ends where the agent goes, and the rules behind are not broken', async () => {
+  let left = 0;
+  const agent = await agentThat((socket, line) => {
+    if (line === 'hello') socket.write('{"ok":true}\n');
+    else {
+      left++;
+      socket.destroy();
+    }
+  });
+  const bench = {
+    line: new VirtualLine(),
+    device: await agentDevice(agent),
+    waits: { quiet: 1, patience: 1, slack: 1 },
+    connections: 0,
+  };
+  const results = await run(rules('PSN'), bench);
+  expect(results).toMatchObject([{ verdict: 'broken', why: ['the agent is gone'] }]);
+  expect(left).toBe(1);
 });
 
 test('a connection that the device cannot have is not testable; one without room in the agent is broken', async () => {

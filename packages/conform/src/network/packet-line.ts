@@ -71,6 +71,9 @@ function interfaceOf(ip: string): { name: string; mac: string; internal: boolean
   throw new Error(`no interface of this machine has the address ${ip}`);
 }
 
+const isOwn = (ip: string): boolean =>
+  Object.values(networkInterfaces()).some((addresses) => addresses?.some(({ address }) => address === ip));
+
 /** A packet socket, and a UDP socket that owns the port, so that the kernel answers nothing. */
 export class PacketLine implements Line {
   readonly offers: ReadonlySet<string> = new Set(['frames', 'spoof']);
@@ -95,7 +98,10 @@ export class PacketLine implements Line {
   /** @param source address of this machine that leads to the device */
   static async open(host: string, source: string): Promise<PacketLine> {
     const { name, mac, internal } = interfaceOf(source);
-    const device = { ip: host, mac: internal ? mac : await macOf(host) };
+    // The kernel drops packets of its own addresses that come from an interface, lo among them.
+    if (internal || isOwn(host))
+      throw new Error(`${host} is an address of this machine, which whole frames do not reach: --link udp`);
+    const device = { ip: host, mac: await macOf(host) };
     const owner = createSocket('udp4');
     try {
       owner.on('message', () => {});
