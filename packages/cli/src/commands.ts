@@ -6,6 +6,7 @@ import { machineCommands } from './specs/machine.ts';
 import { perfCommands } from './specs/perf.ts';
 import { programCommands } from './specs/programs.ts';
 import { completionCommand } from './specs/shell.ts';
+import { socketCommands } from './specs/sockets.ts';
 import type { CommandSpec } from './specs/spec.ts';
 
 export type { CommandSpec } from './specs/spec.ts';
@@ -13,6 +14,7 @@ export { nameOf } from './specs/spec.ts';
 
 export const commands: readonly CommandSpec[] = [
   ...adapterCommands,
+  ...socketCommands,
   ...perfCommands,
   ...conformCommands,
   ...programCommands,
