@@ -105,3 +105,22 @@ describe('which local GID', () => {
     for (const told of [undefined, 1]) expect(() => index('::', told)).toThrow(/GID is ::.*-g/);
   });
 });
+
+test('timers in milliseconds are the next longer codes', () => {
+  const data = { qpNum: 5, psn: 1, gid: '10.0.0.2' };
+  const facts = { gids: [{ gid: gidFromText('10.0.0.1'), address: '10.0.0.1' }], activeMtu: 1024 };
+  const attributes = (options: object) => {
+    const { rtr, rts } = connectAttributes({ initialPsn: 1, gidIndex: 0 }, data, options, facts as never);
+    return [rts.timeout, rtr.minRnrTimer];
+  };
+  expect(attributes({})).toEqual([14, 12]);
+  expect(attributes({ ackTimeoutMs: 68, rnrTimerMs: 0.65 })).toEqual([15, 13]);
+  expect(attributes({ ackTimeoutMs: 1e9, rnrTimerMs: 1e9 })).toEqual([31, 0]);
+  for (const [attribute, options] of [
+    ['ackTimeoutMs', { ackTimeoutMs: 5, timeout: 5 }],
+    ['rnrTimerMs', { rnrTimerMs: 5, minRnrTimer: 5 }],
+    ['ackTimeoutMs', { ackTimeoutMs: 0 }],
+    ['rnrTimerMs', { rnrTimerMs: Number.NaN }],
+  ] as const)
+    expect(() => attributes(options)).toThrow(expect.objectContaining({ errno: 'EINVAL', attribute }));
+});

@@ -13,7 +13,7 @@ import {
   RoceError,
   transition,
 } from '@node-roce/transport';
-import { gidFromText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
+import { ackTimeoutCodeFor, gidFromText, isIpv4Mapped, isLinkLocal, rnrTimerCodeFor } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
 import { described } from './options.ts';
 
@@ -45,12 +45,16 @@ export interface ConnectOptions {
   gidIndex?: number;
   /** Code; 14 (67 ms, retried after two of them). 0 waits for ever. */
   timeout?: number;
+  /** The same in milliseconds, in place of `timeout`: the next longer code holds. */
+  ackTimeoutMs?: number;
   /** 7. */
   retryCnt?: number;
   /** 7, which is for ever. */
   rnrRetry?: number;
   /** Code; 12 (0.64 ms). */
   minRnrTimer?: number;
+  /** The same in milliseconds, in place of `minRnrTimer`: the next longer code holds. */
+  rnrTimerMs?: number;
   /** READs and atomics out at once; 16. */
   maxRdAtomic?: number;
   /** READs and atomics served at once; 16. */
@@ -120,13 +124,13 @@ export function connectAttributes(
       destQpNum: remote.qpNum,
       rqPsn: remote.psn,
       maxDestRdAtomic: options.maxDestRdAtomic ?? 16,
-      minRnrTimer: options.minRnrTimer ?? 12,
+      minRnrTimer: codeOf(options, 'minRnrTimer', 'rnrTimerMs', rnrTimerCodeFor) ?? 12,
       qpAccessFlags: access,
     },
     rts: {
       qpState: 'RTS',
       sqPsn: local.initialPsn,
-      timeout: options.timeout ?? 14,
+      timeout: codeOf(options, 'timeout', 'ackTimeoutMs', ackTimeoutCodeFor) ?? 14,
       retryCnt: options.retryCnt ?? 7,
       rnrRetry: options.rnrRetry ?? 7,
       maxRdAtomic: options.maxRdAtomic ?? 16,
@@ -137,6 +141,20 @@ export function connectAttributes(
     rtr: takenBy(type, 'INIT', all.rtr),
     rts: takenBy(type, 'RTR', all.rts),
   };
+}
+
+/** The code of a timer that is given as a code or in milliseconds. */
+function codeOf(
+  options: ConnectOptions,
+  code: 'timeout' | 'minRnrTimer',
+  time: 'ackTimeoutMs' | 'rnrTimerMs',
+  codeFor: (microseconds: number) => number,
+): number | undefined {
+  const { [code]: given, [time]: milliseconds } = options;
+  if (milliseconds === undefined) return given;
+  if (given !== undefined) throw invalid(time, `given with ${code}`, `one of ${code} and ${time}`);
+  if (!(milliseconds > 0)) throw invalid(time, `${milliseconds}`, 'milliseconds, more than 0');
+  return codeFor(milliseconds * 1000);
 }
 
 /** The attributes that the transition of this type takes: UC has no timers, retries, READs and atomics. */

@@ -203,24 +203,28 @@ export function checkQpAttr(attr: { ahAttr?: object; cap?: object }): void {
   if (attr.cap !== undefined) checkOptions('cap', attr.cap, CAP);
 }
 
-const CONNECT = all(
-  [
-    'pathMtu',
-    'gidIndex',
-    'timeout',
-    'retryCnt',
-    'rnrRetry',
-    'minRnrTimer',
-    'maxRdAtomic',
-    'maxDestRdAtomic',
-    'access',
-    'flowLabel',
-    'trafficClass',
-    'hopLimit',
-    'sl',
-  ],
-  INTEGER,
-);
+const CONNECT: OptionTypes = {
+  ackTimeoutMs: NUMBER,
+  rnrTimerMs: NUMBER,
+  ...all(
+    [
+      'pathMtu',
+      'gidIndex',
+      'timeout',
+      'retryCnt',
+      'rnrRetry',
+      'minRnrTimer',
+      'maxRdAtomic',
+      'maxDestRdAtomic',
+      'access',
+      'flowLabel',
+      'trafficClass',
+      'hopLimit',
+      'sl',
+    ],
+    INTEGER,
+  ),
+};
 /** `connect`: the second argument. */
 export const checkConnectOptions = (options: object): void => checkOptions('', options, CONNECT);
 
