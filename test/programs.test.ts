@@ -320,4 +320,27 @@ describe.skipIf(missing !== undefined)('roce run', () => {
       }
     },
   );
+
+  test.skipIf(spawnSync('which', ['rping']).status !== 0)(
+    'has all addresses of the interface without -a, IPv4 and IPv6 on one port',
+    async () => {
+      const { status, stdout, stderr } = run('ibv_devinfo', '-v');
+      expect([status, stderr]).toEqual([0, '']);
+      expect(stdout).toMatch(/GID\[ *\d+\]:\s+::ffff:127\.0\.0\.1, RoCE v2/);
+      expect(stdout).toMatch(/GID\[ *\d+\]:\s+::1, RoCE v2/);
+      for (const address of ['127.0.0.1', '::1']) {
+        const child = spawn(process.execPath, [roce, 'run', 'rping', '-s', '-a', '::0', '-C', '2'], {
+          env: { ...process.env, XDG_RUNTIME_DIR: folder },
+          stdio: 'ignore',
+        });
+        const ended = once(child, 'exit');
+        // A client that comes too early is refused, and the server does not hear of it.
+        let client = run('rping', '-c', '-C', '2', '-a', address);
+        for (let tries = 0; client.status !== 0 && tries < 50; tries++)
+          client = run('rping', '-c', '-C', '2', '-a', address);
+        expect(client.status, client.stderr).toBe(0);
+        expect(await ended).toEqual([0, null]);
+      }
+    },
+  );
 });

@@ -1,4 +1,4 @@
-export { defaultAddress, libraryPath, programEnvironment, type Refusal, whyNot } from './launch.ts';
+export { defaultInterface, libraryPath, programEnvironment, type Refusal, whyNot } from './launch.ts';
 export { type DeviceOptions, DeviceServer } from './server.ts';
 export { isListening, networkNamespace, prepareFolder, socketPath } from './sockets.ts';
 export { type DeviceStatus, deviceStatus, runningDevices } from './status.ts';

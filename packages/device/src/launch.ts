@@ -4,10 +4,10 @@ import { delimiter, dirname, join } from 'node:path';
 import { folder as native } from '@node-roce/dgram-native/folder';
 import { listInterfaces } from '@node-roce/link';
 
-/** The address of a device that was not given one: the first IPv4 address but the loopback's; 127.0.0.1 where there is none. */
-export function defaultAddress(): string {
-  const addresses = listInterfaces().flatMap((nic) => (nic.name === 'lo' ? [] : nic.addresses));
-  return addresses.find(({ family }) => family === 4)?.address ?? '127.0.0.1';
+/** The interface of a device that was given no address: the first one but the loopback that has an IPv4 address; `lo` where there is none. */
+export function defaultInterface(): string {
+  const others = listInterfaces().filter(({ name }) => name !== 'lo');
+  return others.find(({ addresses }) => addresses.some(({ family }) => family === 4))?.name ?? 'lo';
 }
 
 /**

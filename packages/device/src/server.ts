@@ -7,8 +7,14 @@ import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
 import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
-import { listInterfaces, type SocketLinkKind, type SocketLinkOptions } from '@node-roce/link';
+import {
+  listInterfaces,
+  type NetworkInterface,
+  type SocketLinkKind,
+  type SocketLinkOptions,
+} from '@node-roce/link';
 import { ARENA_BYTES } from './arena.ts';
+import { defaultInterface } from './launch.ts';
 import { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
 import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
@@ -19,9 +25,11 @@ import type { Channel } from './ucma/channel.ts';
 import { UcmaManager } from './ucma/manager.ts';
 
 export interface DeviceOptions {
-  /** The address of the device: one of this machine's. UDP port 4791 of it is taken. */
-  address: string;
-  /** Where the Unix socket is made. Default `socketPath(address)`. */
+  /** The one address of the device: one of this machine's. UDP port 4791 of it is taken. Default: all addresses of the interface. */
+  address?: string;
+  /** The interface of the device, without an address. Default `defaultInterface()`. */
+  interface?: string;
+  /** Where the Unix socket is made. Default `socketPath(address)`, or of the interface's name. */
   path?: string;
   /** Writes every packet of the device into this pcapng file. Default: none. */
   trace?: string;
@@ -47,9 +55,26 @@ const MAX_CONNECTIONS = 4096;
 const descriptorOf = (socket: Socket): number =>
   (socket as unknown as { _handle?: { fd?: number } })._handle?.fd ?? -1;
 
+function interfaceNamed(name: string): NetworkInterface {
+  const nic = listInterfaces().find((one) => one.name === name);
+  if (nic) return nic;
+  throw Object.assign(new Error(`${name}: no such interface, or it has no address`), { code: 'ENODEV' });
+}
+
+function interfaceOf(address: string): NetworkInterface {
+  const found = listInterfaces().find((nic) => nic.addresses.some((a) => a.address === address));
+  // Any address of 127.0.0.0/8 is the loopback's.
+  const nic = found ?? listInterfaces().find(({ name }) => name === 'lo' && address.startsWith('127.'));
+  if (nic) return nic;
+  throw Object.assign(new Error(`${address}: is an address of no interface of this machine`), {
+    code: 'EADDRNOTAVAIL',
+  });
+}
+
 /** A device that listens. */
 export class DeviceServer {
   readonly path: string;
+  /** Its address, or the name of the interface whose addresses it has. */
   readonly address: string;
   readonly #server: Server;
   readonly #files: SystemFiles;
@@ -70,7 +95,7 @@ export class DeviceServer {
   });
 
   private constructor(
-    options: Required<Pick<DeviceOptions, 'address' | 'path' | 'log'>>,
+    options: { address: string; path: string; log: (line: string) => void },
     server: Server,
     context: ibv_context,
     files: SystemFiles,
@@ -102,17 +127,13 @@ export class DeviceServer {
    */
   static async listen({
     address,
-    path = socketPath(address),
+    interface: name = defaultInterface(),
+    path = socketPath(address ?? name),
     log = () => {},
     ...open
   }: DeviceOptions): Promise<DeviceServer> {
-    const found = listInterfaces().find((nic) => nic.addresses.some((a) => a.address === address));
-    // Any address of 127.0.0.0/8 is the loopback's.
-    const nic = found ?? listInterfaces().find(({ name }) => name === 'lo' && address.startsWith('127.'));
-    if (!nic)
-      throw Object.assign(new Error(`${address}: is an address of no interface of this machine`), {
-        code: 'EADDRNOTAVAIL',
-      });
+    const nic = address === undefined ? interfaceNamed(name) : interfaceOf(address);
+    const place = address === undefined ? {} : { address };
     // Throws where the size of files is limited.
     new ProgramMemory().retain().release();
     prepareFolder(dirname(path));
@@ -120,7 +141,7 @@ export class DeviceServer {
       throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
     const device = new ibv_device(nic);
     const openContext = async () => {
-      const call = ibv_open_device(device, { address, ...open });
+      const call = ibv_open_device(device, { ...place, ...open });
       const context = await call;
       if (!context) throw errorOf(call);
       return context;
@@ -157,7 +178,7 @@ export class DeviceServer {
         memory.release();
       }
     };
-    return new DeviceServer({ address, path, log }, server, first, files, program);
+    return new DeviceServer({ address: address ?? name, path, log }, server, first, files, program);
   }
 
   /** Programs that are connected, and the objects of all. */

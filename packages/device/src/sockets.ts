@@ -26,7 +26,7 @@ export function networkNamespace(): bigint {
 /** The end of the names of sockets of this network namespace: others have the same addresses, and containers may share `/tmp`. */
 export const socketSuffix = (): string => `-${networkNamespace()}.sock`;
 
-/** The Unix socket of an address of this network namespace. */
+/** The Unix socket of an address, or of an interface by its name, of this network namespace. */
 export function socketPath(address: string, env: NodeJS.ProcessEnv = process.env): string {
   return `${socketFolder(env)}/${address.replaceAll(/[^0-9a-zA-Z.]/g, '_')}${socketSuffix()}`;
 }

@@ -8,6 +8,7 @@ import { isPrivate, socketFolder, socketSuffix } from './sockets.ts';
 
 /** A device that runs, as `roce devinfo` shows it. */
 export interface DeviceStatus {
+  /** Its address, or the name of the interface whose addresses it has. */
   address: string;
   /** The number of its network namespace, as in `/proc/self/ns/net`. */
   network: string;

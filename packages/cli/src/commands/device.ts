@@ -1,7 +1,7 @@
 /** `roce device`: a device for programs of libibverbs, until Ctrl-C. */
 import { once } from 'node:events';
 import { resolve } from 'node:path';
-import { DeviceServer, defaultAddress, socketPath } from '@node-roce/device';
+import { DeviceServer, defaultInterface, socketPath } from '@node-roce/device';
 import { type LinkChoice, openOptions, recoveryOptions } from '../link-choice.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -15,13 +15,13 @@ interface Given {
 }
 
 export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
-  const address = given.address ?? defaultAddress();
-  const path = given.socket ?? socketPath(address);
+  const place = given.address === undefined ? { interface: defaultInterface() } : { address: given.address };
+  const path = given.socket ?? socketPath(given.address ?? defaultInterface());
   const log = (line: string) => terminal.message(line);
   const trace = given.trace === undefined ? {} : { trace: resolve(given.trace) };
   const open = { ...openOptions(given.link), ...recoveryOptions(given.probes) };
-  const server = await DeviceServer.listen({ address, path, log, ...trace, ...open });
-  terminal.message(`device at ${address}: ${path}`);
+  const server = await DeviceServer.listen({ ...place, path, log, ...trace, ...open });
+  terminal.message(`device at ${server.address}: ${path}`);
   const idle = new AbortController();
   let since = performance.now();
   const timer = setInterval(() => {

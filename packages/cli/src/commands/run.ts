@@ -8,7 +8,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import {
-  defaultAddress,
+  defaultInterface,
   deviceStatus,
   isListening,
   libraryPath,
@@ -41,11 +41,12 @@ function fault(code: string, message: string): Error {
 }
 
 /** Starts a device in the background, and waits until it answers. */
-async function startDevice(address: string, path: string, probes: boolean): Promise<void> {
+async function startDevice(address: string | undefined, path: string, probes: boolean): Promise<void> {
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
   const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
-  const args = [script, 'device', '--address', address, '--socket', path, '--idle', `${IDLE_SECONDS}`];
+  const place = address === undefined ? [] : ['--address', address];
+  const args = [script, 'device', ...place, '--socket', path, '--idle', `${IDLE_SECONDS}`];
   if (!probes) args.push('--no-probes');
   // In a session of its own: Ctrl-C is meant for the program.
   const device = spawn(process.execPath, args, { detached: true, stdio: ['ignore', out, out], cwd: '/' });
@@ -57,7 +58,7 @@ async function startDevice(address: string, path: string, probes: boolean): Prom
     if (performance.now() > until || (device.exitCode !== null && !(await answersSoon(path)))) {
       throw fault(
         'ERR_ROCE_NO_DEVICE',
-        `${address}: no device could be started\n${readFileSync(log, 'utf8').trimEnd()}`,
+        `${address ?? defaultInterface()}: no device could be started\n${readFileSync(log, 'utf8').trimEnd()}`,
       );
     }
     await sleep(20);
@@ -99,8 +100,8 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     return refusal.isMissing ? NOT_FOUND : CANNOT_RUN;
   }
   const library = libraryPath();
-  const address = given.address ?? defaultAddress();
-  const path = given.socket ?? socketPath(address);
+  const { address } = given;
+  const path = given.socket ?? socketPath(address ?? defaultInterface());
   // First: what answers in a folder that another user prepared is that user's.
   if (given.socket === undefined) prepareFolder(dirname(path));
   if (!(await isListening(path))) {

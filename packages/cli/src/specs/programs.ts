@@ -6,17 +6,18 @@ import type { CommandSpec } from './spec.ts';
 export const programCommands: readonly CommandSpec[] = [
   {
     usage: 'run <program> [arguments...]',
-    summary: 'Run a libibverbs program, unmodified, on a device in software',
+    summary: 'Run a program of libibverbs or librdmacm, unmodified, on a device in software',
     description:
-      'The program finds one RDMA device, roce0, which sends and receives RoCE v2 at the address. Where no device has that ' +
-      'address yet, one is started, and ends ten seconds after its last program. Signals are passed on; the exit code is that ' +
+      'The program finds one RDMA device, roce0, which sends and receives RoCE v2 at all addresses of an interface, or at one. Where ' +
+      'no such device runs in this network namespace, one is started, and ends ten seconds after its last program. Signals are passed on; the exit code is that ' +
       'of the program, 128 + number for a signal. Static programs, programs with musl, and setuid programs of other users ' +
-      'cannot be run; librdmacm (rdma_cm) does not work. No privilege and no kernel module are needed.',
+      'cannot be run. No privilege and no kernel module are needed.',
     passThrough: true,
     options: [
       {
         flags: '-a, --address <address>',
-        summary: 'Address of the device (default: the first IPv4 address that is not the loopback)',
+        summary:
+          'The one address of the device (default: all addresses of the first interface but lo with IPv4)',
         parse: text,
       },
       { flags: '--socket <path>', summary: 'Unix socket of a device that runs', parse: text },
@@ -38,7 +39,8 @@ export const programCommands: readonly CommandSpec[] = [
     options: [
       {
         flags: '-a, --address <address>',
-        summary: 'Address of the device (default: the first IPv4 address that is not the loopback)',
+        summary:
+          'The one address of the device (default: all addresses of the first interface but lo with IPv4)',
         parse: text,
       },
       {
