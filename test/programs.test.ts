@@ -138,6 +138,25 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
     expect(ended.output).toMatch(/^ok$/m);
   });
 
+  test('ROCE_DEBUG=1 prints why a call has failed', async () => {
+    const script = `
+import ctypes
+v = ctypes.CDLL('libibverbs.so.1')
+for name in ['ibv_get_device_list', 'ibv_open_device', 'ibv_create_cq']: getattr(v, name).restype = ctypes.c_void_p
+v.ibv_open_device.argtypes = [ctypes.c_void_p]
+v.ibv_create_cq.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+device = ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0]
+print(v.ibv_create_cq(v.ibv_open_device(device), 1 << 30, None, None, 0))
+`;
+    const outputs = [];
+    for (const value of ['1', '0']) {
+      const line = ['-c', `ROCE_DEBUG=${value} exec /usr/bin/python3 -c "$0"`, script];
+      outputs.push((await devices.start(0, 'sh', line).ended).output);
+    }
+    expect(outputs[0]).toMatch(/libibverbs of roce run: CREATE_CQ: Invalid argument: cqe: .*expected/);
+    expect(outputs[1]).toBe('None\n');
+  });
+
   test('a program that is killed under traffic leaves nothing, and its peer gets its error', {
     timeout: 300_000 + KILLS * 30_000,
   }, async () => {

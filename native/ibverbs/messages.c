@@ -94,6 +94,47 @@ int roce_read_all(int fd, void *bytes, size_t length) {
   return 0;
 }
 
+int roce_debug(void) {
+  const char *value = getenv("ROCE_DEBUG");
+  return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
+}
+
+// The payload of a reply with an errno is the reason. Callers get none of it.
+static void explain(enum roce_call call, struct roce_message *m, int error) {
+  static const char *const names[] = {
+      [ROCE_HELLO] = "HELLO",
+      [ROCE_LISTEN] = "LISTEN",
+      [ROCE_QUERY_DEVICE] = "QUERY_DEVICE",
+      [ROCE_QUERY_PORT] = "QUERY_PORT",
+      [ROCE_QUERY_GIDS] = "QUERY_GIDS",
+      [ROCE_ALLOC_PD] = "ALLOC_PD",
+      [ROCE_REG_MR] = "REG_MR",
+      [ROCE_REREG_MR] = "REREG_MR",
+      [ROCE_CREATE_CHANNEL] = "CREATE_CHANNEL",
+      [ROCE_CREATE_CQ] = "CREATE_CQ",
+      [ROCE_RESIZE_CQ] = "RESIZE_CQ",
+      [ROCE_CREATE_SRQ] = "CREATE_SRQ",
+      [ROCE_MODIFY_SRQ] = "MODIFY_SRQ",
+      [ROCE_QUERY_SRQ] = "QUERY_SRQ",
+      [ROCE_CREATE_AH] = "CREATE_AH",
+      [ROCE_CREATE_QP] = "CREATE_QP",
+      [ROCE_MODIFY_QP] = "MODIFY_QP",
+      [ROCE_QUERY_QP] = "QUERY_QP",
+      [ROCE_ATTACH_MCAST] = "ATTACH_MCAST",
+      [ROCE_DETACH_MCAST] = "DETACH_MCAST",
+      [ROCE_ALLOC_MW] = "ALLOC_MW",
+      [ROCE_DESTROY] = "DESTROY",
+      [ROCE_POST_SRQ_OP] = "POST_SRQ_OP",
+      [ROCE_UCMA_OPEN] = "UCMA_OPEN",
+      [ROCE_UCMA_COMMAND] = "UCMA_COMMAND",
+      [ROCE_CLOSE] = "CLOSE",
+  };
+  const char *name = (size_t)call < sizeof names / sizeof *names && names[call] != NULL ? names[call] : "?";
+  if (roce_debug() && error != EAGAIN)
+    dprintf(STDERR_FILENO, "libibverbs of roce run: %s: %s: %.*s\n", name, strerror(error), (int)m->length, (const char *)m->bytes);
+  m->length = 0;
+}
+
 int roce_exchange(int fd, enum roce_call call, struct roce_message *m) {
   uint32_t head[2];
   if (m->failed) return errno = ENOMEM;
@@ -106,7 +147,10 @@ int roce_exchange(int fd, enum roce_call call, struct roce_message *m) {
   m->length = m->at = 0;
   if (head[0] > ROCE_MAX_PAYLOAD || (make(m, head[0]) == NULL && head[0] > 0)) return errno = EIO;
   if (roce_read_all(fd, m->bytes, head[0]) != 0) return errno = EIO;
-  if (head[1] != 0) errno = (int)head[1];
+  if (head[1] != 0) {
+    if (call != ROCE_UCMA_COMMAND) explain(call, m, (int)head[1]);
+    errno = (int)head[1];
+  }
   return (int)head[1];
 }
 

@@ -176,6 +176,9 @@ void roce_end(struct roce_message *m);
 // The same over a connection that is no context's.
 int roce_exchange(int fd, enum roce_call call, struct roce_message *m);
 
+// Whether ROCE_DEBUG asks for the reasons of calls that fail, on stderr.
+int roce_debug(void);
+
 // All of the bytes, through signals. 0 or −1.
 int roce_write_all(int fd, const void *bytes, size_t length);
 int roce_read_all(int fd, void *bytes, size_t length);

@@ -1,4 +1,4 @@
-// Numbers as words.
+// Numbers as words, the same as libibverbs': programs print and compare them.
 #include <stdio.h>
 
 #include "roce.h"
@@ -6,31 +6,36 @@
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 const char *ibv_node_type_str(enum ibv_node_type type) {
-  return type == IBV_NODE_CA ? "InfiniBand channel adapter" : "unknown";
+  static const char *const names[] = {
+      [IBV_NODE_CA] = "InfiniBand channel adapter", [IBV_NODE_SWITCH] = "InfiniBand switch",
+      [IBV_NODE_ROUTER] = "InfiniBand router",      [IBV_NODE_RNIC] = "iWARP NIC",
+      [IBV_NODE_USNIC] = "usNIC",                   [IBV_NODE_USNIC_UDP] = "usNIC UDP",
+      [IBV_NODE_UNSPECIFIED] = "unspecified"};
+  return (unsigned)type < COUNT(names) && names[type] != NULL ? names[type] : "unknown";
 }
 
 const char *ibv_port_state_str(enum ibv_port_state state) {
-  static const char *const names[] = {"NOP", "PORT_DOWN", "PORT_INIT", "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"};
+  static const char *const names[] = {"no state change (NOP)", "down", "init", "armed", "active", "active defer"};
   return (unsigned)state < COUNT(names) ? names[state] : "unknown";
 }
 
 const char *ibv_event_type_str(enum ibv_event_type type) {
   static const char *const names[] = {
-      "CQ error",        "QP fatal error",      "QP request error", "QP access error",   "communication established",
-      "send queue drained", "path migrated",    "path migration failed", "device fatal error", "port active",
-      "port error",      "LID change",          "P_Key change",     "SM change",         "SRQ error",
-      "SRQ limit reached", "last WQE reached",  "client reregistration", "GID change",   "WQ fatal error"};
+      "CQ error",        "local work queue catastrophic error",      "invalid request local work queue error", "local access violation work queue error",   "communication established",
+      "send queue drained", "path migrated",    "path migration request error", "local catastrophic error", "port active",
+      "port error",      "LID change",          "P_Key change",     "SM change",         "SRQ catastrophic error",
+      "SRQ limit reached", "last WQE reached",  "client reregistration", "GID table change",   "WQ fatal"};
   return (unsigned)type < COUNT(names) ? names[type] : "unknown";
 }
 
 const char *ibv_wc_status_str(enum ibv_wc_status status) {
   static const char *const names[] = {
-      "success",           "local length error",    "local QP operation error", "local EE context error",
-      "local protection error", "flushed",          "memory window bind error", "bad response",
-      "local access error", "remote invalid request", "remote access error",    "remote operation error",
-      "transport retries exceeded", "RNR retries exceeded", "local RDD violation", "remote invalid RD request",
-      "remote abort",      "invalid EE context number", "invalid EE context state", "fatal error",
-      "response timeout",  "general error",         "tag matching error",       "tag matching rendezvous incomplete"};
+      "success",           "local length error",    "local QP operation error", "local EE context operation error",
+      "local protection error", "Work Request Flushed Error",          "memory management operation error", "bad response error",
+      "local access error", "remote invalid request error", "remote access error",    "remote operation error",
+      "transport retry counter exceeded", "RNR retry counter exceeded", "local RDD violation error", "remote invalid RD request",
+      "aborted error",      "invalid EE context number", "invalid EE context state", "fatal error",
+      "response timeout error",  "general error",         "TM error",       "TM software rendezvous"};
   return (unsigned)status < COUNT(names) ? names[status] : "unknown";
 }
 

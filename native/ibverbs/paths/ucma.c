@@ -229,6 +229,9 @@ static int call(int fd, const struct channel *c, const struct command *k, uint8_
   length = roce_get32(&m);
   if (length < *room) *room = length;
   roce_get(&m, response, *room);
+  if (error != 0 && error != EAGAIN && roce_debug())
+    dprintf(STDERR_FILENO, "librdmacm of roce run: command %u: %s: %.*s\n", k->head.cmd, strerror(error), (int)(m.length - m.at),
+            (const char *)m.bytes + m.at);
   drain(fd, own);
   drain(k->from, other);
   pthread_mutex_unlock(&lock);

@@ -71,12 +71,13 @@ function errnoOf(call: Promise<unknown>): number {
 /** A result of ibverbs that is a pointer: null throws the errno of the call. */
 async function made<T>(call: Promise<T | null>): Promise<T> {
   const it = await call;
-  if (it === null) throw new Failed(errnoOf(call));
+  if (it === null) throw new Failed(errnoOf(call), v.errorOf(call)?.message);
   return it;
 }
 
-function check(errno: number): void {
-  if (errno !== 0) throw new Failed(errno);
+async function check(call: Promise<number>): Promise<void> {
+  const errno = await call;
+  if (errno !== 0) throw new Failed(errno, v.errorOf(call)?.message);
 }
 
 function addressOf(from: Reader): v.ibv_ah_attr {
@@ -193,7 +194,8 @@ export class Program {
       await run(from, to);
       return to.finish(0);
     } catch (error) {
-      if (error instanceof Failed) return to.finish(error.errno);
+      // The reason is for who asks for it (ROCE_DEBUG).
+      if (error instanceof Failed) return new Writer().bytes(Buffer.from(error.message)).finish(error.errno);
       throw error;
     }
   }
@@ -306,7 +308,7 @@ export class Program {
       thing.mapping = mapping;
     } else {
       const call = v.ibv_rereg_mr(thing.it, flags, newPd, null, 0, access);
-      if ((await call) !== 0) throw new Failed(errnoOf(call));
+      await check(call);
     }
     thing.access = access;
     to.u32(thing.it.lkey, thing.it.rkey);
@@ -338,7 +340,7 @@ export class Program {
     const create = () => made(v.ibv_create_srq_ex(this.#context, init));
     const [it, [ring]] = await this.rings.during(create);
     const number = [0];
-    check(v.ibv_get_srq_num(it, number));
+    if (v.ibv_get_srq_num(it, number) !== 0) throw new Failed(EINVAL);
     const queue = this.rings.open(
       'receive',
       ring,
@@ -387,7 +389,7 @@ export class Program {
     const mask = from.u32();
     const attr = attributesOf(from);
     from.end();
-    const [, resized] = await this.rings.during(async () => check(await v.ibv_modify_qp(qp, attr, mask)));
+    const [, resized] = await this.rings.during(async () => await check(v.ibv_modify_qp(qp, attr, mask)));
     writeCap(to, attr.cap);
     this.#moveQueues(handle, resized, to);
   }
@@ -414,7 +416,7 @@ export class Program {
     from.end();
     const a: v.ibv_qp_attr = {};
     const init: Partial<v.ibv_qp_init_attr> = {};
-    check(await v.ibv_query_qp(qp, a, mask, init));
+    await check(v.ibv_query_qp(qp, a, mask, init));
     to.u32(a.qp_state, a.cur_qp_state, a.path_mtu, a.path_mig_state, a.qkey, a.rq_psn, a.sq_psn);
     to.u32(a.dest_qp_num, a.qp_access_flags, a.pkey_index, a.sq_draining, a.max_rd_atomic);
     to.u32(a.max_dest_rd_atomic, a.min_rnr_timer, a.port_num, a.timeout, a.retry_cnt, a.rnr_retry);
@@ -430,7 +432,7 @@ export class Program {
     const thing = this.#things.get(handle);
     if (!thing) throw new Failed(EINVAL);
     const free = FREE[thing.kind] as (it: Thing['it']) => Promise<number>;
-    check(await free(thing.it));
+    await check(free(thing.it));
     this.#things.delete(handle);
     this.#tags -= thing.tags ?? 0;
     if (thing.mapping) this.memory.unmap(thing.mapping);
@@ -442,7 +444,7 @@ export class Program {
     [Call.QUERY_DEVICE]: async (from, to) => {
       from.end();
       const all: Partial<v.ibv_device_attr_ex> = {};
-      check(await v.ibv_query_device_ex(this.#context, null, all));
+      await check(v.ibv_query_device_ex(this.#context, null, all));
       const { orig_attr: a, tm_caps: tm } = all as v.ibv_device_attr_ex;
       to.u64(a.node_guid).u64(a.max_mr_size).u64(a.page_size_cap);
       // The library has no ibv_create_flow: programs that look are to leave it out.
@@ -458,7 +460,7 @@ export class Program {
       const port = from.u32();
       from.end();
       const a: Partial<v.ibv_port_attr> = {};
-      check(await v.ibv_query_port(this.#context, port, a));
+      await check(v.ibv_query_port(this.#context, port, a));
       to.u32(
         a.state,
         a.max_mtu,
@@ -504,7 +506,7 @@ export class Program {
       const cq = this.#get('cq', handle);
       const cqe = from.u32();
       from.end();
-      const [, [ring]] = await this.rings.during(async () => check(await v.ibv_resize_cq(cq, cqe)));
+      const [, [ring]] = await this.rings.during(async () => await check(v.ibv_resize_cq(cq, cqe)));
       this.#addRings(handle, [ring]);
       to.u32(cq.cqe, ring.offset, ring.capacity, ring.stride);
     },
@@ -513,7 +515,7 @@ export class Program {
       const srq = this.#get('srq', from.u32());
       const wr = operationOf(from);
       from.end();
-      check(await v.ibv_post_srq_ops(srq, wr));
+      await check(v.ibv_post_srq_ops(srq, wr));
       to.u32(wr.tm?.handle);
     },
     [Call.MODIFY_SRQ]: async (from, to) => {
@@ -522,7 +524,7 @@ export class Program {
       const [mask, max_wr, srq_limit] = [from.u32(), from.u32(), from.u32()];
       from.end();
       const attr = { max_wr, srq_limit };
-      const [, resized] = await this.rings.during(async () => check(await v.ibv_modify_srq(srq, attr, mask)));
+      const [, resized] = await this.rings.during(async () => await check(v.ibv_modify_srq(srq, attr, mask)));
       to.u32(resized.length);
       this.#moveQueues(handle, resized, to);
     },
@@ -530,7 +532,7 @@ export class Program {
       const srq = this.#get('srq', from.u32());
       from.end();
       const attr: v.ibv_srq_attr = {};
-      check(await v.ibv_query_srq(srq, attr));
+      await check(v.ibv_query_srq(srq, attr));
       to.u32(attr.max_wr, attr.max_sge, attr.srq_limit);
     },
     [Call.CREATE_AH]: async (from, to) => {
@@ -549,13 +551,13 @@ export class Program {
       const qp = this.#get('qp', from.u32());
       const raw = from.bytes(16);
       from.end();
-      check(await v.ibv_attach_mcast(qp, { raw }, 0));
+      await check(v.ibv_attach_mcast(qp, { raw }, 0));
     },
     [Call.DETACH_MCAST]: async (from) => {
       const qp = this.#get('qp', from.u32());
       const raw = from.bytes(16);
       from.end();
-      check(await v.ibv_detach_mcast(qp, { raw }, 0));
+      await check(v.ibv_detach_mcast(qp, { raw }, 0));
     },
     [Call.ALLOC_MW]: async (from, to) => {
       const pd = this.#get('pd', from.u32());

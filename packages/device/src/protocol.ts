@@ -59,8 +59,8 @@ export class Malformed extends Error {
 /** A call that fails with this errno. */
 export class Failed extends Error {
   readonly errno: number;
-  constructor(errno: number) {
-    super(`errno ${errno}`);
+  constructor(errno: number, reason = '') {
+    super(reason);
     this.errno = errno;
   }
 }

@@ -104,10 +104,11 @@ export class UcmaManager {
     const [bytes, more] = [some(from), some(from)];
     from.end();
     const other = command === Command.MIGRATE_ID ? this.#channels.get(keyOf(more)) : undefined;
-    const answer = (errno: number, response: Uint8Array = new Uint8Array(0)) =>
+    const answer = (errno: number, response: Uint8Array = new Uint8Array(0), reason = '') =>
       new Writer()
         .u32(channel?.owed(), other === channel ? 0 : other?.owed(), response.length)
         .bytes(response)
+        .bytes(Buffer.from(reason))
         .finish(errno);
     if (!channel) return answer(EINVAL);
     try {
@@ -117,7 +118,7 @@ export class UcmaManager {
     } catch (error) {
       const errno = errnoOf(error);
       if (errno === undefined) throw error;
-      return answer(errno);
+      return answer(errno, undefined, (error as Error).message);
     }
   }
 
