@@ -66,6 +66,9 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
     expect(output).not.toMatch(/invalid/);
     // The library has no ibv_create_flow.
     expect(output).toMatch(/MEM_WINDOW_TYPE_2B/);
+    // Limits of a program's memory, not of the engine.
+    expect(output).toMatch(/max_mr_size:\s+0x100000000$/m);
+    expect(output).toMatch(/max_mr:\s+2048$/m);
     expect(output).not.toMatch(/MANAGED_FLOW_STEERING/);
   });
 
@@ -136,6 +139,25 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
       'it is read-only, and the access flags let the device write',
     ]);
     expect(ended.output).toMatch(/^ok$/m);
+  });
+
+  test('a program that has no descriptors left is told so', async () => {
+    const script = `
+import ctypes, os, resource
+v = ctypes.CDLL('libibverbs.so.1', use_errno=True)
+for name in ['ibv_get_device_list', 'ibv_open_device']: getattr(v, name).restype = ctypes.c_void_p
+v.ibv_open_device.argtypes = [ctypes.c_void_p]
+device = ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0]
+free = os.dup(0)
+os.close(free)
+for more in range(4):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + more, 1024))
+    print(v.ibv_open_device(device), os.strerror(ctypes.get_errno()))
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+print(v.ibv_open_device(device) is not None)
+`;
+    const { output } = await devices.start(0, '/usr/bin/python3', ['-c', script]).ended;
+    expect(output).toBe(`${'None Too many open files\n'.repeat(4)}True\n`);
   });
 
   test('ROCE_DEBUG=1 prints why a call has failed', async () => {

@@ -103,7 +103,12 @@ static int receive_file(int socket) {
   int fd;
   do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   while (n < 0 && errno == EINTR);
-  if (n != 1) return -1;
+  if (n != 1) return errno = EIO, -1;
+  // The kernel drops a descriptor that the process has no number for.
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    errno = EMFILE;
+    return -1;
+  }
   header = CMSG_FIRSTHDR(&message);
   if (header == NULL) return NO_FILE;
   if ( header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof fd)) return -1;
@@ -138,13 +143,19 @@ static int greet(struct roce_context *r) {
   for (int i = 0; i < 3; i++) {
     fds[i] = receive_file(r->socket);
     if (i == 0 && fds[0] == NO_FILE) return refused(r->socket);
+    if (fds[i] < 0) {
+      const int error = errno;
+      while (i-- > 0) close(fds[i]);
+      errno = error;
+      return -1;
+    }
   }
-  if (fds[2] < 0 || roce_read_all(r->socket, reply, sizeof reply) != 0 ||
+  if (roce_read_all(r->socket, reply, sizeof reply) != 0 ||
       reply[0] != sizeof r->token + sizeof shape || reply[1] != 0 ||
       roce_read_all(r->socket, r->token, sizeof r->token) != 0 || roce_read_all(r->socket, shape, sizeof shape) != 0) {
     for (int i = 0; i < 3; i++)
-      if (fds[i] >= 0) close(fds[i]);
-    return -1;
+      close(fds[i]);
+    return errno = EIO, -1;
   }
   if (roce_rings_open(r, fds[1], fds[2], shape) != 0) {
     close(fds[0]);
@@ -370,7 +381,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   error = greet(r);
   roce_unlock_contexts();
   if (error != 0) {
-    if (errno != EXDEV) errno = EIO;
+    if (errno != EXDEV && errno != EMFILE) errno = EIO;
     goto no_device;
   }
   pthread_mutex_init(&r->lock, NULL);

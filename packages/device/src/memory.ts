@@ -8,10 +8,10 @@ const ADDRESS_END = 2n ** 47n;
 const PAGE = 4096;
 const WASM_PAGE = 65_536;
 /** Bytes of a region at most: what one WebAssembly.Memory has. */
-const MAX_BYTES = 2 ** 32;
+export const MAX_BYTES = 2 ** 32;
 
 /** Mappings of one program at most: each reserves about 10 GiB of our address space, and all programs share it. */
-const MAX_MAPPINGS = 2048;
+export const MAX_MAPPINGS = 2048;
 
 /** The part of WebAssembly that is used here: Node has it, its types lack it. */
 declare const WebAssembly: {

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:os';
 import * as v from '@node-roce/ibverbs';
-import { type Mapping, ProgramMemory } from './memory.ts';
+import { MAX_BYTES, MAX_MAPPINGS, type Mapping, ProgramMemory } from './memory.ts';
 import { Call, CqBits, Failed, Malformed, Reader, Writer } from './protocol.ts';
 import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
 import { gidTableLength } from './system-files.ts';
@@ -446,11 +446,21 @@ export class Program {
       const all: Partial<v.ibv_device_attr_ex> = {};
       await check(v.ibv_query_device_ex(this.#context, null, all));
       const { orig_attr: a, tm_caps: tm } = all as v.ibv_device_attr_ex;
-      to.u64(a.node_guid).u64(a.max_mr_size).u64(a.page_size_cap);
+      // A program has less than the engine: its memory is one file.
+      const mostBytes = a.max_mr_size < BigInt(MAX_BYTES) ? a.max_mr_size : BigInt(MAX_BYTES);
+      to.u64(a.node_guid).u64(mostBytes).u64(a.page_size_cap);
       // The library has no ibv_create_flow: programs that look are to leave it out.
       const capabilities = a.device_cap_flags & ~v.IBV_DEVICE_MANAGED_FLOW_STEERING;
       to.u32(a.vendor_id, a.vendor_part_id, a.max_qp, a.max_qp_wr, capabilities, a.max_sge);
-      to.u32(a.max_sge_rd, a.max_cq, a.max_cqe, a.max_mr, a.max_pd, a.max_qp_rd_atom, a.max_res_rd_atom);
+      to.u32(
+        a.max_sge_rd,
+        a.max_cq,
+        a.max_cqe,
+        Math.min(a.max_mr, MAX_MAPPINGS),
+        a.max_pd,
+        a.max_qp_rd_atom,
+        a.max_res_rd_atom,
+      );
       to.u32(a.max_qp_init_rd_atom, a.atomic_cap, a.max_mw, a.max_mcast_grp, a.max_mcast_qp_attach);
       to.u32(a.max_total_mcast_qp_attach, a.max_ah, a.max_srq, a.max_srq_wr, a.max_srq_sge, a.max_pkeys);
       to.u32(a.local_ca_ack_delay, a.phys_port_cnt);
