@@ -141,7 +141,7 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
     expect(ended.output).toMatch(/^ok$/m);
   });
 
-  test('a program that has no descriptors left is told so', async () => {
+  test('a program that has no descriptors left gets EMFILE', async () => {
     const script = `
 import ctypes, os, resource
 v = ctypes.CDLL('libibverbs.so.1', use_errno=True)

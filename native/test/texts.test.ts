@@ -13,7 +13,7 @@ const script = `
 import ctypes, sys
 for name in sys.argv[2:]:
     function = getattr(ctypes.CDLL(sys.argv[1]), name, None)
-    if function is None: continue
+    if not function: continue
     function.restype = ctypes.c_char_p
     function.argtypes = [ctypes.c_int]
     for number in range(-2, 40): print(name, number, function(number).decode())

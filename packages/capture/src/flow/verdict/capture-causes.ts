@@ -1,5 +1,4 @@
 /** Causes that no single connection has: different GIDs, pauses, the connection manager, ICMP errors, what could not be read. */
-
 import { FOREIGN } from '../../read/foreign.ts';
 import { nothingDecoded } from '../../read/nothing.ts';
 import { counted, formatDuration } from '../../units.ts';
