@@ -1,4 +1,4 @@
-/** The examples run as they stand; those in the README are examples/write.mjs and stream-echo.mjs. */
+/** The examples run as they stand; the README shows stream-echo.mjs, and what `roce flows` prints. */
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -15,8 +15,14 @@ test('write.mjs', async () => {
   expect(stdout).toBe('SUCCESS written from afar\n');
 });
 
-test.each(['write', 'stream-echo'])('the README shows %s.mjs', (name) => {
-  expect(read('README.md')).toContain(`\`\`\`js\n${read(`examples/${name}.mjs`)}\`\`\``);
+test('the README shows stream-echo.mjs, and the first lines of roce flows', async () => {
+  const readme = read('README.md');
+  expect(readme).toContain(`\`\`\`js\n${read('examples/stream-echo.mjs')}\`\`\``);
+  const [, shown] = /```text\n([\s\S]*?)```/.exec(readme)!;
+  const roce = fileURLToPath(new URL('../packages/cli/bin/roce.js', import.meta.url));
+  const capture = fileURLToPath(new URL('fixtures/captures/corrupt_A.pcap', import.meta.url));
+  const { stdout } = await run(process.execPath, [roce, 'flows', capture]);
+  expect(stdout.startsWith(shown)).toBe(true);
 });
 
 test('stream-echo.mjs has twelve lines of code at most', async () => {

@@ -22,6 +22,7 @@ export const PRODUCTS = [
       './worker': '@node-roce/verbs-api/worker', // Bundlers' second entry.
       './options': '@node-roce/verbs-api/options',
       './rdmacm': '@node-roce/rdmacm',
+      './rsocket': '@node-roce/rsocket',
       './ibverbs': '@node-roce/ibverbs',
       './capture': '@node-roce/capture',
       './capture/analysis.schema.json': '@node-roce/capture/analysis.schema.json',
