@@ -10,7 +10,7 @@
  *
  *     hello                    the device, its GID, its limits; with -t, `token=` has to come with it, before anything else
  *     mr      size access      memory, registered; access: letters of l(ocal) w(rite) r(ead) a(tomic)
- *     qp      type access qkey rc, uc or ud; in INIT
+ *     qp      type access qkey rc, uc or ud; in INIT; srq=1: with a shared receive queue, a new one or that of the pair `with`
  *     connect qp dgid dqpn rq_psn sq_psn mtu mdra mra rnr_timer timeout retry rnr_retry rtr_only
  *     state   qp               RESET ... ERR
  *     drop    qp, or drop mr
@@ -55,6 +55,7 @@ struct region {
 struct queue_pair {
     struct ibv_qp *qp;
     struct ibv_ah *ah;
+    struct ibv_srq *srq; /* may be shared with others */
     uint32_t dest_qpn;
     uint32_t qkey;
 };
@@ -238,14 +239,40 @@ static void drop_mr(struct region *region)
     memset(region, 0, sizeof *region);
 }
 
+/* Destroys a shared receive queue that no queue pair has any more. */
+static void release_srq(struct ibv_srq *srq)
+{
+    int i;
+
+    for (i = 0; i < MAX_QPS; i++)
+        if (qps[i].qp && qps[i].srq == srq)
+            return;
+    if (srq)
+        ibv_destroy_srq(srq);
+}
+
 static void drop_qp(struct queue_pair *pair)
 {
+    struct ibv_srq *srq = pair->srq;
+
     if (!pair->qp)
         return;
     ibv_destroy_qp(pair->qp);
     if (pair->ah)
         ibv_destroy_ah(pair->ah);
     memset(pair, 0, sizeof *pair);
+    release_srq(srq);
+}
+
+/* The shared receive queue that the request asks for: that of another queue pair, or a new one. */
+static struct ibv_srq *srq_of(void)
+{
+    struct ibv_srq_init_attr attr = { .attr = { .max_wr = 64, .max_sge = 1 } };
+    uint64_t with = number_of("with", MAX_QPS);
+
+    if (with < MAX_QPS)
+        return qps[with].srq;
+    return ibv_create_srq(pd, &attr);
 }
 
 static void drop(void)
@@ -277,17 +304,28 @@ static void make_qp(void)
         return refuse("qp", ENOMEM);
     attr.qp_access_flags = access_of(text_of("access"), 0);
     attr.qkey = (uint32_t)number_of("qkey", 0x11111111);
+    if (number_of("srq", 0)) {
+        errno = EINVAL;
+        init.srq = srq_of();
+        if (!init.srq)
+            return refuse("srq", errno);
+    }
     qp = ibv_create_qp(pd, &init);
-    if (!qp)
-        return refuse("ibv_create_qp", errno);
+    if (!qp) {
+        error = errno;
+        release_srq(init.srq);
+        return refuse("ibv_create_qp", error);
+    }
     error = ibv_modify_qp(qp, &attr, mask | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
     if (error) {
         ibv_destroy_qp(qp);
+        release_srq(init.srq);
         return refuse("INIT", error);
     }
     qps[i].qp = qp;
+    qps[i].srq = init.srq;
     qps[i].qkey = attr.qkey;
-    say("{\"ok\":true,\"qp\":%d,\"qpn\":%u}\n", i, qp->qp_num);
+    say("{\"ok\":true,\"qp\":%d,\"qpn\":%u,\"srq\":%s}\n", i, qp->qp_num, init.srq ? "true" : "false");
 }
 
 /* INIT to RTR and RTS; UD gets an address handle. */
@@ -385,7 +423,7 @@ static void post_recv(void)
         struct ibv_sge sge = { (uintptr_t)region->bytes + number_of("off", 0) + k * stride, (uint32_t)length, region->mr->lkey };
         struct ibv_recv_wr wr = { .wr_id = number_of("id", 0) + k, .sg_list = &sge, .num_sge = length ? 1 : 0 };
         struct ibv_recv_wr *bad;
-        int error = ibv_post_recv(pair->qp, &wr, &bad);
+        int error = pair->srq ? ibv_post_srq_recv(pair->srq, &wr, &bad) : ibv_post_recv(pair->qp, &wr, &bad);
 
         if (error)
             return refuse("ibv_post_recv", error);

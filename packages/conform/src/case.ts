@@ -134,6 +134,7 @@ export class Case implements Playing {
       ...options,
     };
     if (spec.receives > 0) this.use('receives');
+    if (spec.srq !== undefined) this.use('srq');
     if (spec.state === 'RTR') this.use('rtr');
     if (differs(service, options)) this.use('attributes');
     if (service === 'rc' && options.regionAccess !== undefined) this.use('regions');

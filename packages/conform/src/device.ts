@@ -34,6 +34,8 @@ export interface ConnectionSpec {
   receives: number;
   receiveLength: number;
   qkey: number;
+  /** Receives come from a shared receive queue: one of its own, or that of another connection. */
+  srq?: 'own' | DeviceConnection;
   /** The state that the queue pair is left in. */
   state: 'RTR' | 'RTS';
 }

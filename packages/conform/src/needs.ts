@@ -7,6 +7,7 @@ export const NEEDS = {
   read: 'remote read',
   atomic: 'remote atomics',
   receives: 'receives posted at the device',
+  srq: 'a shared receive queue',
   post: 'requests posted at the device',
   completions: "the device's completions",
   memory: 'a look into the memory of the device',

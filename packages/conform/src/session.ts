@@ -100,6 +100,11 @@ export class Session {
     this.#devicePsn = connection.psn;
   }
 
+  /** For another connection that shares its receives. */
+  get connection(): DeviceConnection {
+    return this.#connection;
+  }
+
   get qpn(): number {
     return this.#connection.qpn;
   }

@@ -16,6 +16,7 @@ import { opcodeInfo } from '@node-roce/wire';
 import type { AcceptFrame } from '../src/virtual/line.ts';
 
 type ModelDeviceOptions = ConstructorParameters<typeof ModelDevice>[0];
+export type ModelSrq = ReturnType<ModelDevice['createSrq']>;
 type ModelQueuePair = ReturnType<ModelDevice['createQp']>;
 
 /** A queue pair of the device, as a mutant sees it. */
@@ -44,6 +45,8 @@ export interface Mutant {
   model?: Partial<ModelDeviceOptions>;
   /** Access bits of a region. */
   access?(bits: number): number;
+  /** A shared receive queue that was just made. */
+  shared?(srq: ModelSrq): void;
   keepsRegions?: boolean;
   keepsQueuePairs?: boolean;
   /** A packet as bytes, before anything was looked at. */
@@ -99,6 +102,12 @@ export class BrokenDevice extends ModelDevice {
     });
     this.#mutant.made?.(pair, options.service);
     return pair;
+  }
+
+  override createSrq(): ModelSrq {
+    const srq = super.createSrq();
+    this.#mutant.shared?.(srq);
+    return srq;
   }
 
   override destroyQp(qp: SimQp): void {

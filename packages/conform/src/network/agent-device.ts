@@ -57,6 +57,7 @@ const OFFERS: readonly Need[] = [
   'read',
   'atomic',
   'receives',
+  'srq',
   'post',
   'completions',
   'memory',
@@ -95,6 +96,11 @@ class AgentConnection implements DeviceConnection {
     this.psn = place.psn;
     this.va = place.va;
     this.rkey = place.rkey;
+  }
+
+  /** The agent's number of the queue pair. */
+  get pair(): number {
+    return this.#ids.qp;
   }
 
   async receive({ id, offset, length }: Receive): Promise<void> {
@@ -217,8 +223,12 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
         type: spec.service,
         access: lettersOf(spec.access),
         qkey: spec.qkey,
+        srq: spec.srq === undefined ? undefined : 1,
+        with: spec.srq instanceof AgentConnection ? spec.srq.pair : undefined,
       });
       qp = Number(pair.qp);
+      if (spec.srq !== undefined && pair.srq !== true)
+        throw new Untestable('the agent has no shared receive queues');
       await open(agent, { mr, qp }, spec);
       return new AgentConnection(
         agent,

@@ -11,6 +11,7 @@ import { readRules } from './reads.ts';
 import { requesterRules } from './requester.ts';
 import { rnrRules } from './rnr.ts';
 import { sequenceRules } from './sequence.ts';
+import { sharedRules } from './shared.ts';
 import { stateRules } from './states.ts';
 import { unreliableRules } from './unreliable.ts';
 
@@ -20,6 +21,7 @@ export const RULES: readonly Rule[] = [
   ...atomicRules,
   ...ackRules,
   ...rnrRules,
+  ...sharedRules,
   ...sequenceRules,
   ...headerRules,
   ...lengthRules,

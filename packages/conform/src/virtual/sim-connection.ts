@@ -1,5 +1,5 @@
 /** A queue pair of a simulated adapter, as a connection of a device under test. */
-import type { ModelCompletion, ModelOpcode, SimQp, SimRegion } from '@node-roce/sim';
+import type { ModelCompletion, ModelOpcode, SimQp, SimRegion, SimSrq } from '@node-roce/sim';
 import type { Completion, ConnectionSpec, DeviceConnection, Post, Receive } from '../device.ts';
 import type { VirtualLine } from './line.ts';
 
@@ -28,9 +28,18 @@ export class SimConnection implements DeviceConnection {
   /** Where requests and receives are, if not in the arena. */
   readonly #own: SimRegion | undefined;
   readonly #spec: ConnectionSpec;
+  readonly srq: SimSrq | undefined;
 
   /** @param own the region is one of its own, not the arena */
-  constructor(line: VirtualLine, qp: SimQp, region: Region, own: boolean, spec: ConnectionSpec) {
+  constructor(
+    line: VirtualLine,
+    qp: SimQp,
+    region: Region,
+    own: boolean,
+    spec: ConnectionSpec,
+    srq?: SimSrq,
+  ) {
+    this.srq = srq;
     this.#line = line;
     this.#qp = qp;
     this.#region = region;
@@ -60,7 +69,7 @@ export class SimConnection implements DeviceConnection {
   }
 
   #postReceive({ id = 0, offset = 0, length }: Receive): void {
-    this.#qp.postReceive({ wrId: id, offset, length, region: this.#own });
+    (this.srq ?? this.#qp).postReceive({ wrId: id, offset, length, region: this.#own });
   }
 
   async receive(receive: Receive): Promise<void> {

@@ -69,9 +69,10 @@ export function adapterDevice(line: VirtualLine, adapter: SimDevice, name: strin
     fill(bytes);
     const region = adapter.register(bytes, ModelAccess.LOCAL_WRITE | bitsOf(spec.regionAccess));
     const service = ({ rc: 'RC', uc: 'UC', ud: 'UD' } as const)[spec.service];
-    const qp = adapter.createQp({ service, psn: spec.devicePsn, qkey: spec.qkey });
+    const srq = spec.srq === 'own' ? adapter.createSrq() : (spec.srq as SimConnection | undefined)?.srq;
+    const qp = adapter.createQp({ service, psn: spec.devicePsn, qkey: spec.qkey, srq });
     qp.connect(peerOf(spec), attributesOf(spec));
-    const connection = new SimConnection(line, qp, region, true, spec);
+    const connection = new SimConnection(line, qp, region, true, spec, srq);
     connection.postFirstReceives();
     let open = true;
     const destroyQp = async () => {
@@ -88,7 +89,7 @@ export function adapterDevice(line: VirtualLine, adapter: SimDevice, name: strin
       },
     });
   };
-  const offers = new Set<Need>([...BOTH, 'uc', 'ud', 'regions', 'destroy', 'deregister']);
+  const offers = new Set<Need>([...BOTH, 'uc', 'ud', 'srq', 'regions', 'destroy', 'deregister']);
   return { info: { name }, offers, connect };
 }
 

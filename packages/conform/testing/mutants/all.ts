@@ -2,12 +2,14 @@ import type { Mutant } from '../broken-device.ts';
 import { headerMutants } from './headers.ts';
 import { requesterMutants } from './requester.ts';
 import { responderMutants } from './responder.ts';
+import { sharedMutants } from './shared.ts';
 import { unreliableMutants } from './unreliable.ts';
 
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...responderMutants,
   ...requesterMutants,
   ...headerMutants,
+  ...sharedMutants,
   ...unreliableMutants,
 };
 

@@ -1,0 +1,70 @@
+/** Shared receive queues (IBTA vol 1 §10.2.9). */
+import type { Case } from '../case.ts';
+import { rule } from '../rule.ts';
+import { bytes, type Session } from '../session.ts';
+
+/** Two connections with one shared receive queue. */
+async function sharing(t: Case): Promise<readonly [Session, Session]> {
+  const first = await t.rc({ srq: 'own' });
+  return [first, await t.rc({ srq: first.connection })];
+}
+
+/** A SEND that has to take the receive with this id. */
+async function takes(s: Session, n: number, id: number): Promise<void> {
+  s.sendOnly(n, bytes(8, id));
+  await s.ack(n, `SEND ${id}`);
+  await s.completed([`${id}:SUCCESS`], `SEND ${id}`);
+}
+
+export const sharedRules = [
+  rule(
+    'RNR-05',
+    {
+      title: 'an empty SRQ draws an RNR NAK; a receive posted to it serves the repetition',
+      section: '10.2.9, 9.7.5.2.8',
+      needs: ['rc', 'receives', 'srq', 'completions'],
+      text: 'A server with a thousand connections runs out of receives for all of them at once.',
+    },
+    async (t) => {
+      const s = await t.rc({ srq: 'own' });
+      s.sendOnly(0);
+      await s.nak({ rnr: s.spec.minRnrTimer }, 0, 'no receive');
+      await s.receive({ id: 1, length: 64 });
+      await takes(s, 0, 1);
+    },
+  ),
+  rule(
+    'SRQ-01',
+    {
+      title: 'a queue pair that fails leaves the receives of its SRQ to the others',
+      section: '10.2.9.3',
+      needs: ['rc', 'receives', 'srq', 'completions', 'fail'],
+      text: 'One client that breaks off must not take the receives of all others along.',
+    },
+    async (t) => {
+      const [first, second] = await sharing(t);
+      for (const id of [1, 2]) await first.receive({ id, offset: id * 64, length: 64 });
+      await first.fail();
+      await first.noCompletion('one of two queue pairs failed', 60);
+      await takes(second, 0, 1);
+      await takes(second, 1, 2);
+    },
+  ),
+  rule(
+    'SRQ-03',
+    {
+      title: 'queue pairs take the receives of their SRQ in order, each message one',
+      section: '10.2.9',
+      needs: ['rc', 'receives', 'srq', 'completions'],
+      text: 'The order in which they were posted is what a program counts on.',
+    },
+    async (t) => {
+      const [first, second] = await sharing(t);
+      for (const id of [1, 2, 3, 4]) await first.receive({ id, offset: id * 64, length: 64 });
+      await takes(first, 0, 1);
+      await takes(second, 0, 2);
+      await takes(second, 1, 3);
+      await takes(first, 1, 4);
+    },
+  ),
+];

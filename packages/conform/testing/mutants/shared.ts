@@ -1,0 +1,39 @@
+/** Ways to break shared receive queues. */
+import type { ModelSrq, Mutant } from '../broken-device.ts';
+
+const isRnrNak = (syndrome: number | undefined): boolean => ((syndrome ?? 0) & 0x60) === 0x20;
+
+function takesAlong(): Mutant {
+  let latest: ModelSrq | undefined;
+  return {
+    seenBy: ['SRQ-01'],
+    shared: (srq) => {
+      latest = srq;
+    },
+    made: (pair) => {
+      const fail = pair.fail.bind(pair);
+      pair.fail = () => {
+        fail();
+        latest?.queue.waiting.splice(0);
+      };
+    },
+  };
+}
+
+export const sharedMutants: Readonly<Record<string, Mutant>> = {
+  'an empty SRQ draws nothing': {
+    seenBy: ['RNR-05'],
+    send: (packet) => (isRnrNak(packet.aeth?.syndrome) ? [] : [packet]),
+  },
+  'an SRQ gives the newest receive first': {
+    seenBy: ['SRQ-03'],
+    shared: (srq) => {
+      const post = srq.postReceive.bind(srq);
+      srq.postReceive = (receive) => {
+        post(receive);
+        srq.queue.waiting.unshift(...srq.queue.waiting.splice(-1));
+      };
+    },
+  },
+  'a queue pair that fails takes the receives of its SRQ': takesAlong(),
+};
