@@ -165,14 +165,10 @@ function placeOf(
 const lost: Maker = (context, group, total) => {
   const { direction, recoveries, shown } = group;
   const { requester, responder } = endsOf(context, direction);
-  const answers = recoveries.filter(({ missing }) => missing === 'response').length;
-  const either = recoveries.filter(({ missing }) => missing === 'either').length;
-  const what =
-    answers * 2 > recoveries.length
-      ? 'answers'
-      : either * 2 > recoveries.length
-        ? 'packets or answers'
-        : 'packets';
+  const kinds = new Set(recoveries.map(({ missing }) => missing));
+  const [only] = kinds;
+  const isOne = kinds.size === 1 && only !== 'either' && only !== 'unknown';
+  const what = isOne ? (only === 'response' ? 'answers' : 'packets') : 'packets or answers';
   const [isBehind, where] = placeOf(shown, requester, responder);
   const place = where || `between ${requester} and ${responder}`;
   // Behind the capture point damage, and packets that come late, look the same.
