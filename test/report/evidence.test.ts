@@ -233,6 +233,7 @@ inChromium({ tags: ['slow'] }, () => {
         ],
         held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 },
         firstFrames: [4],
+        held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 },
       },
     ];
     const connections = [1, 2, 3].map((id) => connection({ id, paths }));

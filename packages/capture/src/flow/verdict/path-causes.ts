@@ -14,8 +14,8 @@ const LONG = 512;
 /** Requests of this direction were sent, and none of the last ones was answered. */
 export const isUnanswered = (direction: Direction): boolean =>
   direction.lastFailure?.failure === 'retries-exceeded' ||
-  (direction.counts.retransmitted > 0 &&
-    (direction.peer === undefined || direction.peer.counts.responses === 0));
+  // Without the other direction answers may be there that the capture does not show.
+  (direction.counts.retransmitted > 0 && direction.peer?.counts.responses === 0);
 
 /** The sender of connection manager's messages whose ICRCs are all wrong. */
 export function neverRightCm(
