@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import {
   type CaptureSummary,
   type Crc32,
+  formatCount,
   nothingDecoded,
   type ReadOptions,
   type ReadProgress,
@@ -89,7 +90,11 @@ export function exitCode(
   terminal: Terminal,
   { isShown = false } = {},
 ): number {
-  const { damage } = summary;
+  const { damage, sampledPackets, rocePackets } = summary;
+  if (sampledPackets > 0)
+    terminal.message(
+      `${formatCount(sampledPackets)} of ${formatCount(rocePackets)} packets are samples (sFlow): no connection is made of them, as packets between samples are missing by design`,
+    );
   const nothing = damage === undefined ? nothingDecoded(summary) : undefined;
   if (nothing !== undefined && isShown) return 1;
   const said = damage ?? (nothing && `${nothing.text}. ${nothing.hint}`);

@@ -253,3 +253,25 @@ describe('--filter', () => {
     expect(err).toContain('--filter: "x" where expected: a number to compare psn with (at character 7)');
   });
 });
+
+test('dump prints ICMP errors about RoCE packets', async () => {
+  const parser = new CaptureParser();
+  parser.push(readFileSync(opAll));
+  parser.end();
+  const { data } = [...parser][0];
+  // Destination unreachable, fragmentation needed, MTU 1500 (RFC 1191), by 10.0.0.1.
+  const header = Uint8Array.from([
+    ...[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 77, 0, 2],
+    ...[3, 4, 0, 0, 0, 0, 0x05, 0xdc],
+  ]);
+  const encoder = new PcapEncoder({ linkType: LinkType.RAW });
+  encoder.packet({ data: Uint8Array.from([...header, ...data.subarray(14)]), seconds: 1, nanoseconds: 0 });
+  const file = join(folder, 'icmp.pcap');
+  writeFileSync(file, encoder.take());
+  const { out } = await roce('dump', file);
+  expect(out).toMatch(
+    /^ {4}1 +0\.000000 {2}10\.0\.0\.1 → 10\.77\.0\.2 ICMP too-big, MTU 1500, about 10\.77\.0\.\d → 10\.77\.0\.\d/,
+  );
+  const json = JSON.parse((await roce('dump', '--json', file)).out);
+  expect(json).toMatchObject({ frame: 1, type: 'ICMP', meaning: 'too-big', mtu: 1500, src: '10.0.0.1' });
+});

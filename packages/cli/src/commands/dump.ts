@@ -18,6 +18,7 @@ import {
 import { LinkType } from '@node-roce/pcap';
 import { parseFrame, ROCE_UDP_PORT } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';
+import { icmpJson, icmpLine } from '../dump/icmp.ts';
 import { pauseEntry, pauseJson, pauseLine } from '../dump/pause.ts';
 import { exitCode, nameOfSources, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import { checkSpan, understood } from '../selection.ts';
@@ -77,6 +78,12 @@ export async function run(files: readonly string[], options: Options, terminal: 
         const entry = pauseEntry(pause, record);
         if (options.json) terminal.json(pauseJson(entry));
         else terminal.paragraph(...pauseLine(entry, options.time));
+        shown++;
+      },
+      onIcmp: (error, { record, addresses }) => {
+        if (isEnough() || !showsPauses(options) || isOutside(error.time, options)) return;
+        if (options.json) terminal.json(icmpJson(error, record, addresses));
+        else terminal.paragraph(...icmpLine(error, record, addresses, options.time));
         shown++;
       },
       onRefused: (refused) => {
