@@ -39,7 +39,7 @@ test.each([
 });
 
 const STREAMS = `import type { Duplex } from 'node:stream';
-import { connect, type ConnectionStream, listen, type StreamPair } from '@node-roce/rdmacm';
+import { answerRequests, Client, connect, type ConnectionStream, listen, type StreamPair } from '@node-roce/rdmacm';
 
 await using listener = await listen({ port: 0, keepAlive: 1000, idleTimeout: 0, closeTimeout: 100, ackTimeoutMs: 5 });
 const connection = await connect(\`localhost:\${listener.port}\`, { connectTimeout: 5000, rnrTimerMs: 0.5 });
@@ -49,6 +49,10 @@ const duplex: Duplex = stream;
 duplex.end(stream.remoteAddress);
 const pair: StreamPair = (await listener.accept()).streams({ readableHighWaterMark: 5 });
 await pair.readable.pipeTo(pair.writable);
+await answerRequests(await listener.accept(), (body: Uint8Array) => body);
+await using client = new Client('localhost:1', { connections: 2, requestTimeout: 5, keepAlive: 0 });
+const answer: Uint8Array = await client.request('x', { timeout: 5 });
+console.log(answer.length);
 // @ts-expect-error a Web stream ends by itself
 (await listener.accept()).streams({ allowHalfOpen: true });`;
 

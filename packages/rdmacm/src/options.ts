@@ -147,6 +147,18 @@ export const checkConnectOptions = (options: object): void =>
     source: ADDRESS,
     connectTimeout: MILLISECONDS,
   });
+export const checkClientOptions = (options: object): void =>
+  check(options, {
+    ...{ ...STREAM, ...PARAMETERS, ...MESSAGES, source: ADDRESS, connectTimeout: MILLISECONDS },
+    connections: within(1, 1024),
+    requestTimeout: MILLISECONDS,
+    backoff: within(1, 2 ** 31 - 1),
+    maxBackoff: within(1, 2 ** 31 - 1),
+  });
+export function checkRequest(body: unknown, options: object): void {
+  checkArgument('body', body, either(STRING, BYTES));
+  checkOptions('', options, { timeout: MILLISECONDS, signal: SIGNAL });
+}
 export const checkListenOptions = (options: object): void =>
   check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
 export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);

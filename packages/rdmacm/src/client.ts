@@ -1,0 +1,272 @@
+/**
+ * Requests and answers over message connections: a pool that connects again, and the side that answers.
+ *
+ * A message is a kind (one byte), a number (four bytes, big-endian) and the bytes of the program.
+ */
+import { randomInt } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
+import { RoceError } from '@node-roce/verbs-api';
+import { orAborted } from './attempt.ts';
+import { type ConnectOptions, connect } from './connect.ts';
+import { Deadline } from './deadline.ts';
+import { closedError } from './errors.ts';
+import type { MessageConnection } from './message-connection.ts';
+import { checkClientOptions, checkRequest } from './options.ts';
+
+const HEADER = 5;
+const Kind = { REQUEST: 0, ANSWER: 1, FAILURE: 2 } as const;
+
+/** Options of a `Client`. */
+export interface ClientOptions extends Omit<ConnectOptions, 'signal'> {
+  /** Connections at a time; one is added where all have a request under way. Default 1. */
+  connections?: number;
+  /** Milliseconds that a request may take, the wait for a connection included; 0 for no limit. Default 30,000. */
+  requestTimeout?: number;
+  /** Milliseconds before a second attempt to connect; doubled each time up to `maxBackoff`, and drawn between a half and all of it. Default 50. */
+  backoff?: number;
+  /** Default 5000. */
+  maxBackoff?: number;
+}
+
+/** One request: milliseconds of its own, and a signal. */
+export interface RequestOptions {
+  timeout?: number;
+  signal?: AbortSignal;
+}
+
+function message(kind: number, number: number, body: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(HEADER + body.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint8(0, kind);
+  view.setUint32(1, number);
+  bytes.set(body, HEADER);
+  return bytes;
+}
+
+interface Waiter {
+  resolve(answer: Uint8Array): void;
+  reject(error: unknown): void;
+}
+
+/** A connection of the pool, and the requests that wait for their answers on it. */
+class Line {
+  readonly connection: MessageConnection;
+  readonly waiting = new Map<number, Waiter>();
+  readonly ended: Promise<void>;
+  /** Requests that have this connection, those that are not sent yet among them. */
+  load = 0;
+  #next = 0;
+
+  constructor(connection: MessageConnection) {
+    this.connection = connection;
+    this.ended = this.#read();
+  }
+
+  async #read(): Promise<void> {
+    let reason: unknown = closedError(`the connection with ${this.connection.peer} has ended`);
+    try {
+      for await (const bytes of this.connection) this.#answered(bytes);
+    } catch (error) {
+      reason = error;
+    }
+    for (const { reject } of this.waiting.values()) reject(reason);
+    this.waiting.clear();
+    await this.connection.close();
+  }
+
+  /** An answer of a request that was given up is dropped, as is a message of another protocol. */
+  #answered(bytes: Uint8Array): void {
+    if (bytes.length < HEADER) return;
+    const number = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
+    const waiter = this.waiting.get(number);
+    if (!waiter) return;
+    this.waiting.delete(number);
+    const body = bytes.subarray(HEADER);
+    if (bytes[0] === Kind.ANSWER) waiter.resolve(body);
+    else waiter.reject(failureError(this.connection.peer, new TextDecoder().decode(body)));
+  }
+
+  async request(body: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+    const number = this.#next;
+    this.#next = (this.#next + 1) >>> 0;
+    let onAbort = () => {};
+    const answer = new Promise<Uint8Array>((resolve, reject) => {
+      this.waiting.set(number, { resolve, reject });
+      onAbort = () => reject(signal.reason);
+      signal.addEventListener('abort', onAbort, { once: true });
+    });
+    answer.catch(() => {}); // `send` may reject first.
+    try {
+      await this.connection.send(message(Kind.REQUEST, number, body), { signal });
+      return await answer;
+    } finally {
+      this.waiting.delete(number);
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+}
+
+const failureError = (peer: string, text: string): RoceError =>
+  new RoceError('ERR_ROCE_REQUEST_FAILED', `${peer} answers: ${text}`, { errno: 'EIO' });
+
+/**
+ * Sends requests to one server, whose program answers them by `answerRequests`. It connects with the first request, and again when a
+ * connection has ended: requests wait for that. A request that was sent on a connection which ended is rejected, as its effect
+ * is not known; the program repeats it where that does no harm.
+ */
+export class Client implements AsyncDisposable {
+  readonly #target: string;
+  readonly #options: ClientOptions;
+  readonly #lines = new Set<Line>();
+  #connecting: Promise<Line> | undefined;
+  readonly #closed = new AbortController();
+  #closing: Promise<void> | undefined;
+
+  /** @param target `host:port`, as `connect` takes it */
+  constructor(target: string, options: ClientOptions = {}) {
+    checkClientOptions(options);
+    this.#target = target;
+    this.#options = options;
+    // Each request listens.
+    setMaxListeners(0, this.#closed.signal);
+  }
+
+  /** Requests that wait for their answers. */
+  get pending(): number {
+    return [...this.#lines].reduce((sum, { waiting }) => sum + waiting.size, 0);
+  }
+
+  /** Connections that are open. */
+  get connections(): number {
+    return this.#lines.size;
+  }
+
+  /**
+   * Sends a request and resolves with its answer.
+   *
+   * Rejects with ERR_ROCE_REQUEST_FAILED where the server's handler has thrown, with ERR_ROCE_TIMEOUT at its deadline, with the signal's
+   * reason, and as `send`.
+   */
+  async request(body: Uint8Array | string, options: RequestOptions = {}): Promise<Uint8Array> {
+    checkRequest(body, options);
+    const { timeout = this.#options.requestTimeout ?? 30_000, signal } = options;
+    const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+    const given = signal ? AbortSignal.any([signal, this.#closed.signal]) : this.#closed.signal;
+    given.throwIfAborted();
+    let line: Line | undefined;
+    const deadline = new Deadline(timeout, given, () => lateError(this.#target, timeout));
+    try {
+      line = this.#free() ?? (await this.#connected(deadline.signal));
+      line.load++;
+      return await line.request(bytes, deadline.signal);
+    } finally {
+      if (line) line.load--;
+      deadline.end();
+    }
+  }
+
+  /** The connection with the fewest requests. Where all are busy, another one is made for the next requests. */
+  #free(): Line | undefined {
+    const { connections = 1 } = this.#options;
+    let best: Line | undefined;
+    for (const line of this.#lines) if (!best || line.load < best.load) best = line;
+    if (best && best.load > 0 && this.#lines.size < connections) this.#connectOnce().catch(() => {}); // The next request tries again.
+    return best;
+  }
+
+  #connectOnce(): Promise<Line> {
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = undefined;
+    });
+    return this.#connecting;
+  }
+
+  /** The first connection, or the one after all have ended. */
+  async #connected(signal: AbortSignal): Promise<Line> {
+    return orAborted(this.#connectOnce(), signal);
+  }
+
+  /** Connects, until it has, or the client is closed. */
+  async #connect(): Promise<Line> {
+    const {
+      connections: _c,
+      requestTimeout: _r,
+      backoff = 50,
+      maxBackoff = 5000,
+      ...options
+    } = this.#options;
+    const { signal } = this.#closed;
+    for (let pause = backoff; ; pause = Math.min(2 * pause, maxBackoff)) {
+      try {
+        const line = new Line(await connect(this.#target, { ...options, signal }));
+        this.#lines.add(line);
+        void line.ended.finally(() => this.#lines.delete(line));
+        return line;
+      } catch (error) {
+        const { code } = error as RoceError;
+        if (code !== 'ERR_ROCE_CM_REFUSED' && code !== 'ERR_ROCE_CM_UNREACHABLE') throw error;
+        await sleep(pause / 2 + randomInt(Math.ceil(pause / 2) + 1), undefined, { signal });
+      }
+    }
+  }
+
+  /** Closes all connections; requests that wait reject with ERR_ROCE_CLOSED. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#closed.abort(closedError(`the client of ${this.#target} is closed`));
+    await this.#connecting?.catch(() => {});
+    await Promise.all([...this.#lines].map(({ connection }) => connection.close()));
+    await Promise.all([...this.#lines].map(({ ended }) => ended));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    return `Client { target: ${this.#target}, connections: ${this.connections}, pending: ${this.pending} }`;
+  }
+}
+
+const lateError = (target: string, milliseconds: number): RoceError =>
+  new RoceError('ERR_ROCE_TIMEOUT', `${target} has not answered within ${milliseconds} ms`, {
+    errno: 'ETIMEDOUT',
+    attribute: 'requestTimeout',
+  });
+
+/**
+ * Answers the requests of a `Client` on a connection, several at a time, until the connection ends. An error of the handler goes to the client
+ * as its message.
+ */
+export async function answerRequests(
+  connection: MessageConnection,
+  handler: (body: Uint8Array) => Promise<Uint8Array | string> | Uint8Array | string,
+): Promise<void> {
+  const text = new TextEncoder();
+  const answer = async (number: number, body: Uint8Array) => {
+    let reply: Uint8Array;
+    try {
+      const made = await handler(body);
+      reply = message(Kind.ANSWER, number, typeof made === 'string' ? text.encode(made) : made);
+      if (reply.length > connection.maxMessage)
+        throw new Error(
+          `an answer of ${reply.length - HEADER} bytes (${connection.maxMessage - HEADER} at most)`,
+        );
+    } catch (error) {
+      const what = text.encode(`${(error as Error)?.message ?? error}`);
+      reply = message(Kind.FAILURE, number, what.subarray(0, connection.maxMessage - HEADER));
+    }
+    await connection.send(reply).catch(() => {}); // The client has left.
+  };
+  for await (const bytes of connection) {
+    if (bytes.length < HEADER || bytes[0] !== Kind.REQUEST) continue;
+    void answer(new DataView(bytes.buffer, bytes.byteOffset).getUint32(1), bytes.subarray(HEADER));
+  }
+}
