@@ -32,7 +32,9 @@ export interface ClientOptions extends Omit<ConnectOptions, 'signal'> {
 
 /** One request: milliseconds of its own, and a signal. */
 export interface RequestOptions {
+  /** Milliseconds in place of `requestTimeout`. */
   timeout?: number;
+  /** Gives the request up. */
   signal?: AbortSignal;
 }
 
