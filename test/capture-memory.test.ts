@@ -32,7 +32,7 @@ async function memoryOf(...args: string[]) {
   return { stdout, megabytes: Number(stderr.trim().split('\n').at(-1)) / 1024 };
 }
 
-test('roce flows --json stays below 400 MB', async () => {
+test('roce flows --json stays below 450 MB', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'capture-memory-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   const path = join(folder, 'many.pcap');
@@ -42,5 +42,5 @@ test('roce flows --json stays below 400 MB', async () => {
   expect(connections.length).toBe(20_000);
   expect(findings).toMatchObject([{ kind: 'too-many-connections' }, { kind: 'one-direction' }]);
   console.log(`result: ${megabytes.toFixed(0)} MB`);
-  expect(megabytes).toBeLessThan(400);
+  expect(megabytes).toBeLessThan(450);
 });

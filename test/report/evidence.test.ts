@@ -231,7 +231,6 @@ inChromium({ tags: ['slow'] }, () => {
             pausedTime: undefined,
           },
         ],
-        held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 },
         firstFrames: [4],
         held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 },
       },
