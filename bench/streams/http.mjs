@@ -1,5 +1,4 @@
 /** HTTP over sockets of RDMA: an agent of 100 sockets, each answer compared with its request. Usage: node bench/streams/http.mjs [requests] */
-
 import { once } from 'node:events';
 import http from 'node:http';
 import { buffer } from 'node:stream/consumers';
@@ -32,7 +31,7 @@ async function worker() {
       host: '127.0.62.1',
       port: listener.port,
       method: 'POST',
-      path: '/' + i,
+      path: `/${i}`,
     });
     const body = `request ${i} `.repeat(1 + (i % 20));
     request.end(body);
