@@ -76,10 +76,14 @@ int main(int argc, char **argv) {
   // The machine's own, and what is not there.
   CHECK(open("/sys/class/infiniband_other/x", flags) < 0 && errno == ENOENT);
   CHECK(open("/sys/class/infiniband/other0", flags) < 0 && errno == ENOENT);
-  CHECK(open("/dev/infiniband/rdma_cm", flags) < 0 && errno == ENOENT);
+  CHECK(open("/dev/infiniband/umad0", flags) < 0 && errno == ENOENT);
   CHECK(realpath("/proc/self/../version", to) != NULL && strcmp(to, "/proc/version") == 0);
   CHECK(access("/sys/class/net/lo", R_OK) == 0 && opendir("/sys/class/net") != NULL);
   CHECK((count = open("/tmp", O_TMPFILE | O_RDWR, 0640)) >= 0 && fstat(count, &info) == 0 && (info.st_mode & 0777) == 0640);
+  // The connection manager's file, which the device answers: a character device.
+  const int files[] = {open("/dev/infiniband/rdma_cm", flags), open64("/dev/infiniband/rdma_cm", flags),
+                       openat(AT_FDCWD, "/dev/infiniband/rdma_cm", flags), openat64(AT_FDCWD, "/dev/infiniband/rdma_cm", flags)};
+  for (int i = 0; i < 4; i++) CHECK(files[i] >= 0 && fstat(files[i], &info) == 0 && S_ISCHR(info.st_mode));
   puts("done");
   return 0;
 }
