@@ -57,7 +57,9 @@ describe.each(PRODUCTS as Product[])('$name', (product) => {
     for (const target of [...targets, ...Object.values<string>(manifest().bin ?? {})])
       expect(existsSync(join(place, target)), target).toBe(true);
     expect(files()).toEqual(expect.arrayContaining(['README.md', 'LICENSE', ...product.folders]));
-    expect(files().filter((path) => /\.test\.|tsbuildinfo|\.map$|(^|\/)testing\//.test(path))).toEqual([]);
+    expect(files().filter((path) => /\.test\.|tsbuildinfo|\.[jt]s\.map$|(^|\/)testing\//.test(path))).toEqual(
+      [],
+    );
   });
 
   test('imports no package of the workspace by name, and all others are dependencies', () => {

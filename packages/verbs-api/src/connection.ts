@@ -86,7 +86,7 @@ export function connectAttributes(
   const dgid = gidOf(remote.gid);
   if (dgid.every((byte) => byte === 0)) {
     throw invalid(
-      'gid',
+      'ahAttr.grh.dgid',
       "the peer's GID is ::, which is no address: its program was started without a GID index (ibv_rc_pingpong and others: -g; perftest: -x)",
       "the GID of the peer's RoCE device",
     );

@@ -22,14 +22,32 @@ export class Flight {
   #sendPsn = 0;
   #unackedPsn = 0;
   /** Packets acknowledged so far, modulo 2^32. */
-  acknowledgedPackets = 0;
+  #acknowledgedPackets = 0;
   /** Packets that have left since an ACK was asked for. */
-  sinceAckReq = 0;
+  #sinceAckReq = 0;
   /** Why the cursor was last put back. */
   #cause: RetransmitCause = 'timeout';
 
   constructor(queue: SendQueue) {
     this.queue = queue;
+  }
+
+  get acknowledgedPackets(): number {
+    return this.#acknowledgedPackets;
+  }
+
+  get sinceAckReq(): number {
+    return this.#sinceAckReq;
+  }
+
+  /** Packets that ask for no ACK leave. */
+  withoutAckReq(packets: number): void {
+    this.#sinceAckReq += packets;
+  }
+
+  /** A packet that asks for an ACK leaves. */
+  ackRequested(): void {
+    this.#sinceAckReq = 0;
   }
 
   get sendPsn(): number {
@@ -63,7 +81,7 @@ export class Flight {
 
   /** Nothing is waited for any more. */
   stop(): void {
-    this.sinceAckReq = 0;
+    this.#sinceAckReq = 0;
     this.#unackedPsn = this.#sendPsn;
     this.toHead();
   }
@@ -85,7 +103,7 @@ export class Flight {
   acknowledged(psn: number): number {
     const packets = psnDiff(psn, this.#unackedPsn);
     this.#unackedPsn = psn;
-    this.acknowledgedPackets = (this.acknowledgedPackets + packets) | 0;
+    this.#acknowledgedPackets = (this.#acknowledgedPackets + packets) | 0;
     return packets;
   }
 
@@ -102,7 +120,7 @@ export class Flight {
 
   /** Puts the cursor at the oldest PSN that is not acknowledged. */
   seekUnacked(pathMtu: number): void {
-    this.sinceAckReq = 0;
+    this.#sinceAckReq = 0;
     this.cursor.seek(this.queue, this.#unackedPsn, pathMtu);
   }
 

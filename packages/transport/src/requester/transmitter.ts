@@ -83,7 +83,7 @@ export class Transmitter {
     // The last packet of a turn asks for an ACK: the timer does not wait for the next turn, nor does the peer.
     if (reliable && flight.sinceAckReq > 0 && !timers.isRunning(Timer.PACE)) {
       this.#packets.requestAck(batch);
-      flight.sinceAckReq = 0;
+      flight.ackRequested();
     }
     return sent;
   }
@@ -130,7 +130,7 @@ export class Transmitter {
     const added = this.#wholes.add(batch, count);
     if (added === 0) return 0;
     // Each of them asks for an ACK, as the last packet of any message does.
-    flight.sinceAckReq = 0;
+    flight.ackRequested();
     recovery.roundTrip.begin(psn);
     return added;
   }
@@ -176,7 +176,7 @@ export class Transmitter {
     if (row === undefined || row.readOrAtomic) return 0;
     const added = this.#packets.addMiddles(batch, cursor, row, count);
     flight.advanced();
-    if (owner.reliable) flight.sinceAckReq += added;
+    if (owner.reliable) flight.withoutAckReq(added);
     return added;
   }
 
@@ -215,14 +215,14 @@ export class Transmitter {
     const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
     let ackReq = false;
     if (owner.reliable) {
-      flight.sinceAckReq++;
+      flight.withoutAckReq(1);
       ackReq = last || this.#inFlight(out) + 1 >= this.#window || flight.sinceAckReq >= this.#ackInterval;
     }
     const { psn } = cursor;
     const status = this.#packets.addMessage(batch, cursor, row, last, ackReq);
     if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);
     if (ackReq) {
-      flight.sinceAckReq = 0;
+      flight.ackRequested();
       this.#time(psn);
     }
     return 1;
@@ -260,7 +260,7 @@ export class Transmitter {
     const { early } = reads;
     if (!reads.mayRequest(owner.attributes.maxRdAtomic)) return 0;
     const { psn } = cursor;
-    flight.sinceAckReq = 0;
+    flight.ackRequested();
     if (row.wire === Wire.ATOMIC || row.wire === Wire.PLACEMENT) {
       const status = this.#addAtomic(batch, cursor, row);
       if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);

@@ -20,10 +20,14 @@ export class LossBursts {
   #calm = FORGOTTEN;
   /** And since one was suspected. */
   #sinceSuspected = DISTANCE_MAX;
-  /** Whether the connection loses packets, for all that answers show. */
-  areSeen = false;
+  #areSeen = false;
   /** Of those that were suspected in a row; up to `SUSPICIONS`. */
   #suspicions = 0;
+
+  /** Whether the connection loses packets, for all that answers show. */
+  get areSeen(): boolean {
+    return this.#areSeen;
+  }
 
   /** A new connection: nothing was lost yet. */
   reset(): void {
@@ -32,25 +36,25 @@ export class LossBursts {
     this.#calm = FORGOTTEN;
     this.#sinceSuspected = DISTANCE_MAX;
     this.#suspicions = 0;
-    this.areSeen = false;
+    this.#areSeen = false;
   }
 
   /** Nothing was lost, nor suspected, for all that counts. */
   get isNone(): boolean {
-    return !this.areSeen && this.#suspicions === 0 && this.#mean === DISTANCE_MAX;
+    return !this.#areSeen && this.#suspicions === 0 && this.#mean === DISTANCE_MAX;
   }
 
   acknowledged(packets: number): void {
     this.#since += packets;
     this.#calm += packets;
     this.#sinceSuspected += packets;
-    if (this.areSeen) this.#judge();
+    if (this.#areSeen) this.#judge();
   }
 
   /** An answer shows a loss. A timeout shows none: the peer may be slow. */
   seen(): void {
     this.#calm = 0;
-    this.areSeen = true;
+    this.#areSeen = true;
   }
 
   /** An answer came as it would if one had been lost; a peer that had lost the processor may have sent it at the same time by accident. */
@@ -69,7 +73,7 @@ export class LossBursts {
 
   #judge(): void {
     const isSuspected = this.#suspicions >= SUSPICIONS && this.#sinceSuspected < DISTANCE_MAX;
-    this.areSeen = isSuspected || this.#calm < FORGOTTEN;
+    this.#areSeen = isSuspected || this.#calm < FORGOTTEN;
   }
 
   /** A loss was seen, or may have been. */

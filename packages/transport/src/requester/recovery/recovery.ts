@@ -43,14 +43,12 @@ export class Recovery {
   readonly retries = new Retries();
   readonly #losses: LossBursts;
   readonly #probe: Probe;
-  readonly #probes: ProbeSender;
+  readonly #probeSender: ProbeSender;
   readonly #repair: Repair;
   readonly #readRepair: ReadRepair;
   readonly #peer: SelectiveRepeat;
-  /** Nothing was lost: the only look that a connection without losses costs. */
-  idle = true;
-  /** Whether there are tail loss probes. */
-  probes = false;
+  #idle = true;
+  #probes = false;
   /** `flight.acknowledgedPackets` up to which losses were counted. */
   #counted = 0;
   /** Times that all was retransmitted because nothing was heard, modulo 2^32. */
@@ -75,11 +73,21 @@ export class Recovery {
     this.roundTrip = roundTrip;
     this.#losses = losses;
     this.#probe = new Probe(roundTrip, losses);
-    this.#probes = new ProbeSender(parts, packets, credits, this.#probe, roundTrip, losses);
+    this.#probeSender = new ProbeSender(parts, packets, credits, this.#probe, roundTrip, losses);
     this.#repair = new Repair(parts, packets);
     this.#readRepair = new ReadRepair(parts, packets, roundTrip);
     this.#peer = new SelectiveRepeat(context.clock);
     this.ackTimer = new AckTimer(owner, timers, roundTrip, this);
+  }
+
+  /** Nothing was lost: the only look that a connection without losses costs. */
+  get idle(): boolean {
+    return this.#idle;
+  }
+
+  /** Whether there are tail loss probes. */
+  get probes(): boolean {
+    return this.#probes;
   }
 
   // ------------------------------------------------------------------- states
@@ -97,12 +105,12 @@ export class Recovery {
     this.#missingPsn = NONE;
     this.#mayBeSlow = false;
     this.#counted = flight.acknowledgedPackets;
-    this.idle = true;
+    this.#idle = true;
   }
 
   #enableProbes(): void {
-    this.probes = this.#parts.owner.recovery.probes;
-    this.#probe.enable(this.probes);
+    this.#probes = this.#parts.owner.recovery.probes;
+    this.#probe.enable(this.#probes);
   }
 
   /** ERR, SQE: nothing more is retransmitted. */
@@ -123,8 +131,8 @@ export class Recovery {
   }
 
   #wake(): void {
-    if (!this.idle) return;
-    this.idle = false;
+    if (!this.#idle) return;
+    this.#idle = false;
     const { acknowledgedPackets } = this.#parts.flight;
     this.#losses.acknowledged((acknowledgedPackets - this.#counted) >>> 0);
   }
@@ -138,7 +146,7 @@ export class Recovery {
     this.#mayBeSlow = false;
     this.#refusedPsn = this.#missingPsn = NONE;
     this.#counted = flight.acknowledgedPackets;
-    this.idle = true;
+    this.#idle = true;
   }
 
   // ------------------------------------------------------------------ answers
@@ -343,7 +351,7 @@ export class Recovery {
 
   /** Adds up to `budget` packets that are retransmitted while the cursor stays where it is. @returns how many */
   transmit(batch: TxBatch, budget: number): number {
-    let sent = this.#probe.wanted ? this.#probes.transmit(batch, this.#refusedPsn) : 0;
+    let sent = this.#probe.wanted ? this.#probeSender.transmit(batch, this.#refusedPsn) : 0;
     if (this.#repair.active) sent += this.#repair.transmit(batch, budget - sent);
     if (this.#parts.reads.early.count > 0) sent += this.#readRepair.transmit(batch, budget - sent);
     return sent;
