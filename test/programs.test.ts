@@ -158,6 +158,8 @@ print(v.ibv_open_device(device) is not None)
 `;
     const { output } = await devices.start(0, '/usr/bin/python3', ['-c', script]).ended;
     expect(output).toBe(`${'None Too many open files\n'.repeat(4)}True\n`);
+    // Nor does the device keep those of which the program took no descriptors.
+    await expect.poll(() => devices.servers[0].status).toEqual({ programs: 0, objects: 0 });
   });
 
   test('ROCE_DEBUG=1 prints why a call has failed', async () => {

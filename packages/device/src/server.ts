@@ -297,13 +297,14 @@ export class DeviceServer {
       program.doorbell = this.#doorbells.add();
       for (const fd of [memory.fd, rings.arena.fd, program.doorbell])
         sendDescriptor(descriptorOf(socket), fd);
+      const { offset, capacity } = rings.doorbells;
+      await send(socket, new Writer().bytes(program.token).u32(ARENA_BYTES, offset, capacity).finish(0));
     } catch (error) {
+      // A program that takes no descriptors is gone before it has the answer.
       await this.#end(program);
       throw error;
     }
     this.#log(`${program.name}: connected`);
-    const { offset, capacity } = rings.doorbells;
-    await send(socket, new Writer().bytes(program.token).u32(ARENA_BYTES, offset, capacity).finish(0));
     return program;
   }
 
