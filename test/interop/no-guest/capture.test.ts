@@ -200,9 +200,9 @@ async function verdictOn(file: string) {
       messagesFromA: rest.messagesFromA,
       messagesFromB: rest.messagesFromB,
     })),
-    // A stall is one by its length, which differs by microseconds, too.
+    // These are ones by their times, which differ by microseconds, too: the length of a stall, an answer that crossed a repetition.
     findings: findings
-      .filter(({ kind }) => kind !== 'stalls' && kind !== 'repeated-frames')
+      .filter(({ kind }) => !['stalls', 'repeated-frames', 'spurious-retransmission'].includes(kind))
       .map(({ kind, severity, connection }) => ({ kind, severity, connection })),
   };
 }

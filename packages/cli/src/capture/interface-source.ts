@@ -31,7 +31,8 @@ export function isVirtual(name: string): boolean {
       (entry) => entry === 'device' || entry.startsWith('lower_'),
     );
   } catch {
-    return false;
+    // /sys shows the interfaces of the network namespace that mounted it: this one is of another, so most likely a veth.
+    return true;
   }
 }
 

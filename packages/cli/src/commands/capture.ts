@@ -42,10 +42,6 @@ export async function run(_args: readonly string[], options: Options, terminal: 
   const name = checked(options);
   const cuts = snaplen < LONGEST_PACKET;
   const keepsAll = cuts && !options.cutAll && isVirtual(name);
-  if (keepsAll)
-    terminal.message(
-      `${name} shows super-packets of UDP segmentation offload, which can be split only whole: --snaplen is not applied (--cut-all does)`,
-    );
   await using source = await InterfaceSource.open({
     interface: name,
     snapLength: keepsAll ? undefined : snaplen,
@@ -54,6 +50,10 @@ export async function run(_args: readonly string[], options: Options, terminal: 
     mirrors,
     promiscuous: !hostOnly,
   });
+  if (keepsAll)
+    terminal.message(
+      `${name} shows super-packets of UDP segmentation offload, which can be split only whole: --snaplen is not applied (--cut-all does)`,
+    );
   // Before anything is parsed or written: frames come from strangers, and the file shall be the user's.
   giveUpRoot(terminal.env);
   const shows = options.live || write === undefined;

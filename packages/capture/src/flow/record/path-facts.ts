@@ -1,6 +1,6 @@
 /** Facts about the path of one direction, from the headers of its packets: addresses, P_Key, traffic classes, and whether checksums are right. */
 import { LinkType } from '@node-roce/pcap';
-import { u16 } from '@node-roce/wire';
+import { ipChecksum, udpChecksum } from '../../read/checksums.ts';
 import type { RocePacket } from '../../read/packet.ts';
 import { macAt } from '../../read/pause.ts';
 
@@ -73,44 +73,18 @@ export class PathFacts {
     return { dscp: value >> 4, pcp: (value & 15) - 1, frame };
   }
 
-  #check({ bytes, ip, bth, end, padCount, payload, payloadLength, parts, frame }: RocePacket): void {
+  #check(packet: RocePacket): void {
     this.#left = this.checked < FIRST_CHECKED ? 0 : CHECKED_OF;
     // The parts of a super-packet have no headers of their own.
-    if (parts !== 1) return;
+    if (packet.parts !== 1) return;
     this.checked++;
-    const udp = bth - 8;
-    const isIpv4 = bytes[ip] >> 4 === 4;
-    // 0 may be filled in later, by the adapter of a host that this is captured on.
-    const isWrong = isIpv4 && sum(bytes, ip, udp, 0) !== 0xffff;
-    const isZero = isWrong && u16(bytes, ip + 10) === 0;
-    if (isZero) this.zeroIp++;
-    const isBadIp = isWrong && !isZero;
-    const checksum = u16(bytes, udp + 6);
-    const length = u16(bytes, udp + 4);
-    let isBadUdp = false;
-    // 0 stands for none; adapters send it over IPv6, too.
-    if (checksum !== 0 && payload + payloadLength + padCount + 4 <= end) {
-      const pseudo = isIpv4 ? sum(bytes, ip + 12, ip + 20, 0) : sum(bytes, ip + 8, ip + 40, 0);
-      isBadUdp = sum(bytes, udp, udp + length, fold(pseudo + 17 + length)) !== 0xffff;
-    }
-    if (isBadIp) this.badIp++;
+    const ip = ipChecksum(packet);
+    if (ip === 'zero') this.zeroIp++;
+    if (ip === 'bad') this.badIp++;
+    const isBadUdp = udpChecksum(packet) === 'bad';
     if (isBadUdp) this.badUdp++;
-    if ((isBadIp || isBadUdp || isZero) && this.firstBad === 0) this.firstBad = frame;
+    if ((ip === 'bad' || ip === 'zero' || isBadUdp) && this.firstBad === 0) this.firstBad = packet.frame;
   }
-}
-
-function sum(bytes: Uint8Array, start: number, end: number, before: number): number {
-  let total = before;
-  let i = start;
-  for (; i + 1 < end; i += 2) total += u16(bytes, i);
-  if (i < end) total += bytes[i] << 8;
-  return fold(total);
-}
-
-function fold(value: number): number {
-  let folded = value;
-  while (folded > 0xffff) folded = (folded & 0xffff) + Math.floor(folded / 0x1_0000);
-  return folded;
 }
 
 function kindOf({ version, bytes, ip }: RocePacket): AddressKind {
