@@ -8,6 +8,9 @@ const PURE = 'packages/{wire,pcap,transport,cm,sim,capture,conform}/src/**/*.tes
 /** Files whose programs fetch packages, in the network of the machine. */
 const ONLINE = ['test/installed.test.ts', 'test/site.test.ts'];
 
+/** Packages whose tests have devices in memory, which they close, and replace no module: those share workers, too. */
+const MEMORY = 'packages/{cli,ibverbs,rdmacm,verbs-api}/src/**/*.test.ts';
+
 // Unit tests are next to the code; what crosses packages is in test/. The interop suite
 // (test/interop) wants root and QEMU and has its own config.
 export default defineConfig({
@@ -27,12 +30,13 @@ export default defineConfig({
     ],
     projects: [
       { extends: true, test: { name: 'pure', include: [PURE], isolate: false } },
+      { extends: true, test: { name: 'memory', include: [MEMORY], isolate: false } },
       {
         extends: true,
         test: {
           name: 'rest',
           include: ['packages/*/src/**/*.test.ts', 'native/test/**/*.test.ts', 'test/**/*.test.ts'],
-          exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**', PURE, ...ONLINE],
+          exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**', PURE, MEMORY, ...ONLINE],
         },
       },
       { extends: true, test: { name: 'online', include: ONLINE, pool: 'forks' } },
