@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { ownNamespaces } from './test/tiers/namespaces.ts';
 import { secondRuns } from './test/tiers/second-runs.ts';
@@ -16,8 +17,8 @@ const MEMORY = 'packages/{cli,ibverbs,rdmacm,verbs-api}/src/**/*.test.ts';
 export default defineConfig({
   test: {
     pool: ownNamespaces(),
-    // By default one processor is left to Vitest itself, which needs little of it.
-    maxWorkers: '100%',
+    // One more than there are processors: while a file waits, another one computes.
+    maxWorkers: availableParallelism() + 1,
     // Deadlines end what hangs. No verdict is by one: a machine may be slow.
     testTimeout: 300_000,
     hookTimeout: 300_000,

@@ -1,5 +1,5 @@
 /**
- * Captures that an engineer judged the analysis by (docs/capture-review.md). The expected values were read off the
+ * Captures that an engineer judged the analysis by (test/evidence/capture-review.md). The expected values were read off the
  * packets, their IPv4 Identifications and the completions in the sidecars by hand; none comes from the analysis.
  */
 import { join } from 'node:path';

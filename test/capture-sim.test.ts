@@ -76,7 +76,7 @@ async function checkSeed(seed: number, keep: boolean, more: Partial<CaptureRun> 
 const sumOf = (tally: Tally, key: keyof Tally[string]) =>
   Object.values(tally).reduce((total, counts) => total + counts[key], 0);
 
-/** For docs/test-long.md. */
+/** For test/evidence/test-long.md. */
 function summary(): string {
   const shares = Object.entries(tallies).map(([event, tally]) => {
     const percent = (count: number, of: number) => `${((100 * count) / Math.max(1, of)).toFixed(1)} %`;

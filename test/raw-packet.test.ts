@@ -1,6 +1,6 @@
 /**
  * RAW_PACKET queue pairs over a cable between two network namespaces. Needs root and iproute2; with ROCE_ROOT_TESTS set, as in
- * .ci/run, it fails without them. ROCE_RAW_FRAMES asks for more frames (1,000,000: docs/test-long.md).
+ * .ci/run, it fails without them. ROCE_RAW_FRAMES asks for more frames (1,000,000: test/evidence/test-long.md).
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

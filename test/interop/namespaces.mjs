@@ -22,7 +22,8 @@ const GRACE = 15_000;
  *
  * @returns {{ pid: number, done: Promise<number> }} PID of a process in its network namespace; exit code, not 0 if a signal ended it
  */
-export function spawnInNamespaces(command, args, options = {}) {
+export function spawnInNamespaces(command, args, { stdio = 'inherit', ...options } = {}) {
+  const standard = Array.isArray(stdio) ? stdio : [stdio, stdio, stdio];
   const child = spawn(
     'setpriv',
     [
@@ -39,7 +40,7 @@ export function spawnInNamespaces(command, args, options = {}) {
       ],
       ...['bash', '-c', FIRST, 'first', command, ...args],
     ],
-    { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] },
+    { ...options, stdio: [...standard, 'pipe'] },
   );
   child.stdio[3].on('error', () => {}); // a signal after its end
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {

@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { type EndpointKind, Life, type LifeName, type LifeProfile, PROFILES, Tally } from '@node-roce/sim';
 import { expect, test } from 'vitest';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 4);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 2);
 /** Seeds of the model against itself, which shows only whether a workload asks for results that the rules give. */
 const MODELS = Number(process.env.ROCE_SIM_MODELS ?? 1);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);

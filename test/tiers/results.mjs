@@ -1,13 +1,13 @@
-// The table of docs/test-long.md: the last result of each step of `npm run test:long`.
+// The table of test/evidence/test-long.md: the last result of each step of `npm run test:long`.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism, cpus, release } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { LONG } from './steps.mjs';
 
-const FILE = fileURLToPath(new URL('../../docs/test-long.md', import.meta.url));
+const FILE = fileURLToPath(new URL('../evidence/test-long.md', import.meta.url));
 const HEAD = `# Last results of \`npm run test:long\`
 
-Written by the runner, one row per step ([steps.mjs](../test/tiers/steps.mjs)); [testing.md](testing.md) explains the steps.
+Written by the runner, one row per step ([steps.mjs](../tiers/steps.mjs)); [testing.md](../../docs/testing.md) explains the steps.
 
 `;
 const COLUMNS = ['step', 'verdict', 'tests', 'minutes', 'result', 'date', 'commit', 'machine'];

@@ -2,7 +2,7 @@
 //
 // Prints the time of each step and of its processors and, last, the counts of all tests: "N passed, N failed". A step fails when its
 // command fails or its budget is used up; the steps after it run all the same. A run fails, too, when more than one test passed by its
-// second run only. `long` puts each result into docs/test-long.md and names the steps that have no result that passed.
+// second run only. `long` puts each result into test/evidence/test-long.md and names the steps that have no result that passed.
 // ROCE_PATIENCE=3 makes each budget three times as long, for a machine that has other work.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -29,7 +29,7 @@ function git(...args) {
 }
 
 /** Tracked files that differ from the commit, except the table of results. */
-const changedFiles = () => git('diff', '--name-only', 'HEAD', '--', '.', ':!docs/test-long.md');
+const changedFiles = () => git('diff', '--name-only', 'HEAD', '--', '.', ':!test/evidence/test-long.md');
 
 /** Starts the preparations of `steps`, one after the other. By name of the step: its outcome and its output, once it has ended. */
 function prepareAll(steps) {

@@ -1,9 +1,9 @@
-/** The logs of a failed run, under test/interop/logs. */
+/** The logs of a failed run, in the folder that run.mjs names, under test/interop/logs. */
 import { appendFileSync, cpSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-export const LOGS = fileURLToPath(new URL('../logs/', import.meta.url));
+export const LOGS = process.env.ROCE_INTEROP_LOGS || fileURLToPath(new URL('../logs/', import.meta.url));
 
 /** Copies a file or directory to the logs, under that name. */
 export function keep(source: string, name: string): void {
