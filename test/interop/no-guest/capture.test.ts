@@ -177,6 +177,16 @@ async function census(file: string) {
   return { counts, summary };
 }
 
+/** Findings that the times of packets decide, which differ by microseconds: the length of a stall, an answer that crossed a repetition. */
+const BY_TIMES = [
+  'stalls',
+  'repeated-frames',
+  'spurious-retransmission',
+  'slow-responder',
+  'host-stood-still',
+  'idle-like-timeout',
+];
+
 /**
  * The analysis without the parts on which observers of one end can't agree: numbers of frames (a super-packet is one),
  * times, and so whether the cause of a retransmission is certain; and whether a response or an ACK came before or after its
@@ -200,9 +210,8 @@ async function verdictOn(file: string) {
       messagesFromA: rest.messagesFromA,
       messagesFromB: rest.messagesFromB,
     })),
-    // These are ones by their times, which differ by microseconds, too: the length of a stall, an answer that crossed a repetition.
     findings: findings
-      .filter(({ kind }) => !['stalls', 'repeated-frames', 'spurious-retransmission'].includes(kind))
+      .filter(({ kind }) => !BY_TIMES.includes(kind))
       .map(({ kind, severity, connection }) => ({ kind, severity, connection })),
   };
 }
