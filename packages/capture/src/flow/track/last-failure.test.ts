@@ -78,3 +78,21 @@ test('RNR NAKs: nothing comes after the wait', () => {
   expect(findings[0].text).toContain('was sent 2 times and refused with RNR NAK each time');
   expect(findings[0].hint).toMatch(/^The receiver posts/);
 });
+
+test('RNR NAKs: the last copy has no answer yet where the capture ends', () => {
+  const capture = refuse(new CaptureBuilder(), 12);
+  capture.packet(12_010, 'a', 'RC_SEND_FIRST', { psn: 10, payload: 1024 });
+  const { findings, verdict } = capture.finish();
+  expect(findings.map(({ severity }) => severity)).not.toContain('error');
+  expect(verdict.kind).toBe('rnr');
+  expect(verdict.text).toContain('had no receive posted 12 times (RNR)');
+});
+
+test('RNR NAKs, and then nothing: the copies after the last NAK are not answered', () => {
+  const capture = refuse(new CaptureBuilder(), 3);
+  for (let copy = 1; copy <= 9; copy++)
+    capture.packet(3000 + 67_000 * copy, 'a', 'RC_SEND_FIRST', { psn: 10, payload: 1024 });
+  const { verdict } = capture.finish();
+  expect(verdict.kind).toBe('retries-exceeded');
+  expect(verdict.text).toMatch(/stopped answering .*: 9 copies unanswered/);
+});

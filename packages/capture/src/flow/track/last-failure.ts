@@ -20,7 +20,7 @@ interface Ended {
 /** A requester that has stopped. */
 export interface LastFailure {
   failure: 'rnr-retries-exceeded' | 'retries-exceeded';
-  /** Transmissions of the oldest packet that is not answered. */
+  /** Transmissions of the oldest packet that is not answered; of `retries-exceeded` since the last RNR NAK for it. */
   sends: number;
   /** RNR NAKs of its PSN. */
   rnrNaks: number;
@@ -39,17 +39,20 @@ export function lastFailure(
   const oldest = requester?.oldest;
   if (requester === undefined || oldest === undefined || !reliable) return undefined;
   const { sends, first, time } = oldest;
-  const rnr = requester.classifier.rnrWaitOf(oldest.psn);
-  if (rnr !== undefined && rnr.time >= time && sends > 1) {
-    const isShown = captureEnd > rnr.time + 2 * rnr.wait + RNR_SLACK;
+  const refused = requester.refusals.psn === oldest.psn ? requester.refusals : undefined;
+  /** Copies that nothing answered. */
+  const unanswered = sends - (refused?.sends ?? 0);
+  if (refused !== undefined && unanswered === 0 && sends > 1) {
+    const isShown = captureEnd > refused.time + 2 * refused.wait + RNR_SLACK;
     if (!isShown && sends <= USUAL_RETRIES) return undefined;
-    return { failure: 'rnr-retries-exceeded', sends, rnrNaks: rnr.count, isShown };
+    return { failure: 'rnr-retries-exceeded', sends, rnrNaks: refused.count, isShown };
   }
-  if (sends <= 2) return undefined;
+  if (unanswered <= 2) return undefined;
   // Without the answers the oldest one is the first of the capture: a queue pair that sends new requests after it is not in error.
   if (peer === undefined ? requester.lastNew > time : peer.end >= time) return undefined;
   // An interval is at most four times the timer (IBTA vol 1 §9.7.6.1.3), and adaptive ones are doubled.
-  const isShown = sends > (cm?.retries ?? MAX_RETRIES) || captureEnd - time > 2 * (time - first);
-  if (!isShown && sends <= (cm?.retries ?? USUAL_RETRIES)) return undefined;
-  return { failure: 'retries-exceeded', sends, rnrNaks: 0, isShown };
+  const begin = refused?.time ?? first;
+  const isShown = unanswered > (cm?.retries ?? MAX_RETRIES) || captureEnd - time > 2 * (time - begin);
+  if (!isShown && unanswered <= (cm?.retries ?? USUAL_RETRIES)) return undefined;
+  return { failure: 'retries-exceeded', sends: unanswered, rnrNaks: refused?.count ?? 0, isShown };
 }

@@ -141,8 +141,10 @@ export class LikelyCauses {
       (migReq ? psn >= rnr.psn : psn <= rnr.psn) &&
       waited >= 0.95 * this.#rnrWait
     ) {
+      // No probe is sent within the wait, and a timer ends no earlier: a busy host is late.
       const latest = migReq ? 1.15 * this.#rnrWait + LATE : 2 * this.#rnrWait + LATE_JIFFIES;
-      if (waited <= latest) {
+      const isOnlyLate = migReq && heard && psn === rnr.psn && !isTimer && waited < LONGEST;
+      if (waited <= latest || isOnlyLate) {
         return { cause: 'rnr', evidenceFrame: rnr.frame, wait: waited };
       }
     }

@@ -16,6 +16,7 @@ import { type Identifications, IdOrder } from './identification.ts';
 import { PassedRequests } from './loss-place.ts';
 import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
+import { Refusals } from './refusals.ts';
 import { MIN_PROBE, RetransmitClassifier } from './retransmit-classifier.ts';
 import type { SentAgain } from './sent-again.ts';
 import { asksForData, isPathMtu, rethLength, SentRequests } from './sent-requests.ts';
@@ -51,6 +52,7 @@ export class RequesterTracker extends SentRequests {
   readonly ackRoundTrip = new DistributionBuilder();
   readonly readRoundTrip = new DistributionBuilder();
   readonly rnrWait = new DistributionBuilder();
+  readonly refusals = new Refusals();
   readonly stalls = new StallWatch();
   readonly passed = new PassedRequests();
   /** Requests, and answers to them, that came with a wrong ICRC. */

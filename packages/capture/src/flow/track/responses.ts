@@ -88,7 +88,9 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   if (psn > requester.unacked) requester.acknowledge(psn - 1, time, frame);
   const { classifier } = requester;
   if (kind === AethKind.RNR_NAK) {
-    classifier.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000, frame);
+    const wait = rnrTimerMicroseconds(aethValue(syndrome)) * 1000;
+    if (classifier.rnrNak(psn, time, wait, frame))
+      requester.refusals.add(psn, time, wait, requester.oldest?.sends ?? 1);
     requester.passed.rnrNak(psn);
   }
   if (kind !== AethKind.NAK) return;

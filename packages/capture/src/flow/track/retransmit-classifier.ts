@@ -93,8 +93,6 @@ export class RetransmitClassifier {
   #rnrTime = 0;
   #rnrWait = 0;
   /** The PSN of the last RNR NAK, and how many there were of it. */
-  #rnrCountPsn = -1;
-  #rnrCount = 0;
   #missingPsn = -1;
   #missingTime = 0;
   /** The last PSN that was asked for again because its response was missing. */
@@ -150,8 +148,6 @@ export class RetransmitClassifier {
   rnrNak(psn: number, time: number, wait: number, frame: number): boolean {
     this.#likely.rnr(psn, time, frame, wait);
     if (this.#rnrPsn === psn) return false;
-    this.#rnrCount = this.#rnrCountPsn === psn ? this.#rnrCount + 1 : 1;
-    this.#rnrCountPsn = psn;
     this.#rnrPsn = psn;
     this.#rnrTime = time;
     this.#rnrWait = wait;
@@ -223,12 +219,6 @@ export class RetransmitClassifier {
   /** An RNR NAK for this PSN waits for its end: when it came, or −1. */
   rnrSince(psn: number): number {
     return this.#rnrPsn >= 0 && psn <= this.#rnrPsn ? this.#rnrTime : -1;
-  }
-
-  /** The RNR NAK for this PSN whose wait the requester has not ended: when it came, its wait, and how many came of its PSN. */
-  rnrWaitOf(psn: number): { time: number; wait: number; count: number } | undefined {
-    if (this.rnrSince(psn) < 0) return undefined;
-    return { time: this.#rnrTime, wait: this.#rnrWait, count: this.#rnrCount };
   }
 
   /** Evidence that a packet at this PSN is wanted again, to which nothing was sent yet. */

@@ -73,7 +73,7 @@ function unanswered(context: Context, direction: Direction): Cause[] {
   );
   if (lastFailure === undefined || last === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
-  const { sends, failure, isShown } = lastFailure;
+  const { sends, rnrNaks, failure, isShown } = lastFailure;
   const given = isShown ? `; ${requester} gave up` : '';
   const chain = [
     ...event(last.firstFrame, `${requester} sends ${nameOf(last)} (PSN ${formatPsn(last.firstPsn)})`),
@@ -81,7 +81,7 @@ function unanswered(context: Context, direction: Direction): Cause[] {
   ];
   const base = { severity: 'error', rank: Rank.ENDS, weight: 0, chain, explains: ALL_SAID } as const;
   if (failure === 'rnr-retries-exceeded') {
-    const text = `${responder} posted no receive: it refused ${nameOf(last)} ${counted(sends, 'time')} (RNR)${given}.`;
+    const text = `${responder} posted no receive: it refused ${nameOf(last)} ${counted(rnrNaks, 'time')} (RNR)${given}.`;
     const naks = peer?.events.get('rnr-nak')?.frames.at(-1);
     return [
       {

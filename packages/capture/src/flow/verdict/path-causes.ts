@@ -189,6 +189,8 @@ function pathMtu(context: Context, direction: Direction): Cause[] {
   const { oldestSize, mostAnswered } = tracker;
   if (direction.lastFailure?.failure !== 'retries-exceeded' || oldestSize < LONG) return [];
   if (mostAnswered < 0 || mostAnswered >= oldestSize) return [];
+  // An RNR NAK for it shows that it arrives.
+  if (direction.lastFailure.rnrNaks > 0) return [];
   return [
     mtuCause(
       context,
