@@ -1,6 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { CQE_WORDS, createRing, Ring } from '@node-roce/transport';
+import { describe, expect, test, vi } from 'vitest';
 import { turns } from '../testing/clock.ts';
 import { openPair, type Side } from '../testing/pair.ts';
+import { CompletionQueue } from './completion-queue.ts';
+import type { Engine } from './engine.ts';
+import { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
 const send = (side: Side, wrId: number, more = {}) =>
@@ -249,3 +253,27 @@ test('a failed completion as an error', async () => {
 from QP ${pair.b.qp.qpNum} at 10.0.0.2 ended with WR_FLUSH_ERR`,
   );
 });
+
+test.each([
+  ['any completion', false],
+  ['solicited completions', true],
+])(
+  'a wait for %s ends with one that another thread writes just before the notification is armed',
+  async (_, solicitedOnly) => {
+    const shape = createRing(8, CQE_WORDS);
+    const engine = { closed: false, poll: () => {} } as unknown as Engine;
+    const registry = new Registry<CompletionQueue>(() => {});
+    const cq = new CompletionQueue(engine, { handle: 1, cqe: 8, ring: shape }, registry, {}, () => undefined);
+    const thread = new Ring(shape);
+    const { arm } = Ring.prototype;
+    let isTold = false;
+    const spy = vi.spyOn(Ring.prototype, 'arm').mockImplementation(function (this: Ring, kind: 1 | 2) {
+      thread.publish(1);
+      isTold = thread.disarm(true);
+      arm.call(this, kind);
+    });
+    expect(await settled(cq.wait({ solicitedOnly }))).toBe(true);
+    expect([isTold, cq.poll().length]).toEqual([false, 1]);
+    spy.mockRestore();
+  },
+);

@@ -344,7 +344,8 @@ export class CompletionQueue implements AsyncDisposable {
       if (this.#used > 0) return;
       if (this.#newest.state !== 0) throw this.#overrun();
       this.#arm(solicitedOnly);
-      if (this.#used > 0 && !solicitedOnly) return;
+      // What came before that raises no event, solicited or not.
+      if (this.#used > 0) return;
       await (signal === undefined ? new Promise<void>(this.#enlist) : this.#awakened(signal));
       if (solicitedOnly && this.#used > 0) return;
     }
