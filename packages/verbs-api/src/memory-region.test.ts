@@ -53,6 +53,17 @@ describe('re-registration', () => {
     expect(await read(a, mr.remote())).toBe('REM_ACCESS_ERR');
   });
 
+  test('rights of a region that begins at 0 by choice: it still does', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    const mr = await b.pd.registerMr(pattern(4096), { access: { remoteRead: true }, iova: 0n });
+    const { rkey } = mr;
+    expect(await read(a, { addr: 0n, rkey })).toBe('SUCCESS');
+    await mr.reregister({ access: { remoteRead: true, remoteWrite: true } });
+    expect([mr.rkey, mr.iova]).toEqual([rkey, 0n]);
+    expect(await read(a, { addr: 0n, rkey })).toBe('SUCCESS');
+  });
+
   test('memory: a new key; the old one opens nothing', async () => {
     await using pair = await openPair();
     const { a, b } = pair;

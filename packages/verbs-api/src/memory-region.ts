@@ -166,8 +166,8 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
     const bits = access === undefined ? this.access : accessBits(access);
     const moved =
       memory !== undefined || iova !== undefined || ((bits ^ this.access) & Access.ZERO_BASED) !== 0;
-    // An address of the program's own choice stays where nothing moves.
-    const start = moved || this.iova === this.addr || this.iova === 0n ? iova : this.iova;
+    // Where nothing moves the address stays, one of the program's own choice as well, 0 among them.
+    const start = moved ? iova : this.iova;
     const init: MrInit = {
       pd: pd.handle,
       ...place,
