@@ -102,6 +102,33 @@ test.each<QpType>(['UD', 'RC'])(
   },
 );
 
+test('a thread that goes on posting local operations does not hold the engine in a turn', () => {
+  const pair = new Pair();
+  const { left } = pair;
+  const { adapter, tx } = left;
+  const window = adapter.allocMw(left.pd, 1);
+  let key = window.rkey;
+  const bind = () => {
+    key = ((key & ~0xff) | ((key + 1) & 0xff)) >>> 0;
+    left.post({
+      opcode: 'BIND_MW',
+      flags: 0,
+      remote: { addr: 0n, rkey: key },
+      bind: { window: window.handle, length: 0, lkey: 0, access: 0 },
+    });
+  };
+  let more = 1000;
+  postOnRelease(left, bind, () => more-- > 0);
+  bind();
+  tx.clear();
+  adapter.transmit(tx);
+  expect(left.sq.consumer).toBeLessThan(200);
+  expect(adapter.wantsToSend).toBe(true);
+  for (let turns = 0; turns < 100 && adapter.wantsToSend; turns++) adapter.transmit(tx);
+  expect([left.sq.producer, left.sq.consumer]).toEqual([1001, 1001]);
+  expect(left.poll()).toEqual([]);
+});
+
 test.each<QpType>(['UD', 'UC'])(
   '%s: what is posted in SQE is flushed, though RTS comes before its doorbell is answered',
   (type) => {

@@ -28,6 +28,9 @@ const SMALL_WINDOW = 64;
 const SMALL_ACK_INTERVAL = 4;
 const SMALL_ACK_INTERVAL_WHOLE = 2;
 
+/** Local operations that are executed in a turn, at most: another thread may post them as fast as they are done. */
+const LOCAL_OPERATIONS = 128;
+
 /** Keeps nothing of its own. */
 export class Transmitter {
   readonly #parts: RequesterParts;
@@ -65,12 +68,18 @@ export class Transmitter {
     if (sent > 0 && pacing.limited) {
       for (let i = 0; i < sent; i++) pacing.charge(lastPacketBytes(batch, i), owner.attributes.ipBytes);
     }
+    let local = 0;
     while (sent < budget && !batch.full) {
       const wholes = this.#transmitWholes(batch, budget - sent);
       sent += wholes;
       if (wholes > 0) continue;
       if (!this.#hasEntry()) break;
-      if (cursor.entry === queue.started) continue; // It was local, and is done.
+      if (cursor.entry === queue.started) {
+        // It was local, and is done.
+        if (++local < LOCAL_OPERATIONS) continue;
+        owner.wantsTurn();
+        break;
+      }
       if (!recovery.idle && this.#skipAnswered()) continue;
       const { out } = flight;
       if (reliable && (this.#inFlight(out) >= window || out >= PSN_SPAN)) break;
