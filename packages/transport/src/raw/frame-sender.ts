@@ -13,6 +13,8 @@ import type { FramePort } from './frames.ts';
 
 /** Frames of a batch to the port. */
 const BATCH = 64;
+/** Batches in one call: a thread may post as fast as the port takes. */
+const BATCHES_MAX = 8;
 /** Bytes of an Ethernet header: no frame is shorter. */
 const HEADER_BYTES = 14;
 /** No interface takes longer ones. */
@@ -25,6 +27,8 @@ const EINVAL = 22;
 export interface FrameOwner extends Owner {
   /** Calls `send` again at this time, µs. */
   wakeAt(time: number): void;
+  /** The same in a moment: there is more to send. */
+  wakeSoon(): void;
 }
 
 /**
@@ -59,7 +63,7 @@ export class FrameSender {
   /** Sends the posted frames, as far as the port has room; what can't be sent fails in its turn. */
   send(): void {
     const batch = this.#batch;
-    for (;;) {
+    for (let batches = 0; batches < BATCHES_MAX; batches++) {
       if (batch.count > 0 && !this.#pass()) return;
       if (this.#owner.state !== QpStateCode.RTS) return;
       const status = this.#fill();
@@ -75,6 +79,7 @@ export class FrameSender {
       }
       if (!this.#wanted) return;
     }
+    this.#owner.wakeSoon();
   }
 
   /**

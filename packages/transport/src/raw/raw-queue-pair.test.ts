@@ -1,8 +1,8 @@
 /** A raw packet queue pair on a port that the test has in its hands. */
-import { describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { FRAME_ROOM, frameOf, setUpRaw as setUp } from '../../testing/raw-side.ts';
 import { WrOpcode } from '../constants.ts';
-import { Adapter, SendWqe, Sge } from '../index.ts';
+import { Adapter, Ring, SendWqe, Sge } from '../index.ts';
 import { RateLimit } from '../pacing/rate-limit.ts';
 
 const EMSGSIZE = 90;
@@ -360,5 +360,58 @@ describe('control', () => {
     expect(() => adapter.createQp(init)).toThrow(expect.objectContaining({ errno: 'EOPNOTSUPP' }));
     adapter.destroyCq(handle);
     adapter.deallocPd(pd);
+  });
+});
+
+describe('does not hold the engine, in one call', () => {
+  /** Does `work` with each entry that a ring of this size gives back. */
+  function onRelease(capacity: number, work: () => void): void {
+    const { release } = Ring.prototype;
+    vi.spyOn(Ring.prototype, 'release').mockImplementation(function (this: Ring, index: number) {
+      release.call(this, index);
+      if (this.capacity === capacity) work();
+    });
+  }
+
+  /** Lets the adapter go on until `isDone`. */
+  function goOn(side: ReturnType<typeof setUp>, isDone: () => boolean): void {
+    for (let calls = 0; calls < 100 && !isDone(); calls++) {
+      side.now = side.adapter.nextDeadline();
+      side.adapter.advance();
+    }
+  }
+
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  test('a thread that goes on posting frames', () => {
+    const side = setUp({ maxSendWr: 128, cqe: 4096 });
+    side.activate();
+    for (let i = 0; i < 128; i++) side.publish(i, [60]);
+    let more = 2000;
+    onRelease(128, () => more-- > 0 && side.publish(1, [60]));
+    side.adapter.posted(side.qpn);
+    expect(side.port.sent.length).toBeLessThan(1000);
+    goOn(side, () => side.port.sent.length === 2128);
+    expect(side.port.sent).toHaveLength(2128);
+    expect(side.poll()).toHaveLength(2128);
+  });
+
+  test('a network that goes on sending, to a program that goes on posting receives', () => {
+    const side = setUp({ maxRecvWr: 64, cqe: 4096 });
+    side.activate();
+    for (let i = 0; i < 64; i++) side.receive(i, 0, 100);
+    onRelease(64, () => side.receive(1, 0, 100));
+    let more = 2000;
+    vi.spyOn(side.port.arrived, 'splice').mockImplementation((_, most) => {
+      const count = Math.min(most, more);
+      more -= count;
+      return Array.from({ length: count }, () => frameOf(7));
+    });
+    side.run();
+    expect(more).toBeGreaterThan(1000);
+    goOn(side, () => more === 0);
+    expect(side.poll()).toHaveLength(2000);
   });
 });

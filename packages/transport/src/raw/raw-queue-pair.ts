@@ -29,6 +29,10 @@ import {
 
 /** Frames taken from the port at once. */
 const BATCH = 64;
+/** Batches taken in one call: the network, and a thread that posts receives, may go on for ever. */
+const BATCHES_MAX = 8;
+/** µs after which what is left has its turn: the other queue pairs have theirs first. */
+const SOON = 1;
 
 /** All that passes: the rules of a queue pair that was given none. */
 const EVERYTHING: readonly FrameRule[] = [[]];
@@ -252,6 +256,10 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
     this.#context.deadlines.armed(this.#timer, 0);
   }
 
+  wakeSoon(): void {
+    this.wakeAt(this.#context.clock[0] + SOON);
+  }
+
   timersDue(): void {
     this.#timers[0] = Number.POSITIVE_INFINITY;
     this.posted();
@@ -259,7 +267,12 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
 
   #receive(): void {
     const receives = this.#receives;
+    let batches = 0;
     while (this.#listening) {
+      if (batches++ === BATCHES_MAX) {
+        this.wakeSoon();
+        return;
+      }
       // Without a receive frames wait in the port, until a doorbell reports one. An SRQ has no doorbells.
       const posted = receives.shared ? BATCH : receives.posted;
       this.#port.wantRead(posted > 0);
@@ -316,12 +329,12 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
 
   #flush(): void {
     this.#flushSends();
-    if (this.#receives.flush()) this.wakeAt(this.#context.clock[0]);
+    if (this.#receives.flush()) this.wakeSoon();
   }
 
   /** A thread that goes on posting meanwhile holds nobody up: its requests are flushed when timers have their turn. */
   #flushSends(): void {
-    if (this.#sendQueue.flush()) this.wakeAt(this.#context.clock[0]);
+    if (this.#sendQueue.flush()) this.wakeSoon();
   }
 
   // ---------------------------------------------------------- what parts ask
