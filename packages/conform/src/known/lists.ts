@@ -148,12 +148,6 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
         because: 'docs/architecture.md: probes ask again after two round trips, without a retry.',
         sometimes: true,
       },
-      'RD-13': {
-        is: 'asked again when the timer fired, or never',
-        because:
-          'after a probe for the first response of a READ, a gap in its answers is seen when the timer fires.',
-        sometimes: true,
-      },
     },
   },
 };

@@ -204,7 +204,8 @@ export class Completer {
     const { reads, recovery } = requester;
     const { early } = reads;
     const hasEarly = !recovery.idle && early.count > 0;
-    if (hasEarly) requester.reads.list.answered(psn, early);
+    // What was asked for once more may be answered with it: then a gap behind that is nobody's any more.
+    if (!recovery.idle) reads.list.answered(psn, early);
     requester.acknowledged(psnAdd(psn, 1));
     if (isLast) this.#queue.completeOldest();
     if (hasEarly) this.#takeEarly();

@@ -382,6 +382,14 @@ describe('of READs one response', () => {
     expect(probed()).toEqual([]);
   });
 
+  test('FIRST is the answer to the request: a gap behind it is asked for at once', () => {
+    const { put, probed, asked } = reading(1);
+    expect(probed()).toEqual([[0, 1]]);
+    put(Opcode.RC_RDMA_READ_RESPONSE_FIRST, 0);
+    put(Opcode.RC_RDMA_READ_RESPONSE_LAST, 3);
+    expect(asked()).toEqual([[1, 2]]);
+  });
+
   // To a responder that has not seen the request this is one of its own, and a longer one from there on would be a copy that it cannot serve.
   test('if that is lost, too, it is asked for by itself after the timeout, and then the rest', () => {
     const { hand, probed, first } = reading(1);
