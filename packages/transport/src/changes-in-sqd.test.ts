@@ -9,7 +9,7 @@ const remote = { addr: 0n, rkey: 1 };
 
 /** A requester with one request out, in SQD. */
 function draining(attr: QpAttr, opcode: 'SEND' | 'RDMA_WRITE' = 'RDMA_WRITE') {
-  // Go-back-N by the rule: each NAK counts, and nothing but the ACK timer sends again by itself.
+  // Go-back-N by the rule: each NAK counts that is not a copy of the one before, and nothing but the ACK timer sends again by itself.
   const recovery = { probes: false, selective: false };
   const hand = new ByHand({ sqPsn: FIRST, ...attr }, { recovery });
   const { side } = hand;
@@ -21,7 +21,7 @@ function draining(attr: QpAttr, opcode: 'SEND' | 'RDMA_WRITE' = 'RDMA_WRITE') {
   modify({});
   const nak = (syndrome: number) => {
     hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: FIRST, aeth: { syndrome } });
-    return hand.run(100).length;
+    return hand.run(2000).length;
   };
   const statuses = () => side.poll().map(({ status }) => status);
   return { hand, side, modify, nak, statuses };

@@ -208,7 +208,7 @@ describe('a NAK', () => {
     }
   });
 
-  test('of the sequence, twice: it is gone back once, and counted once', () => {
+  test('of the sequence, twice: it is gone back once, and counted once, until the packets may have arrived', () => {
     const { hand, post, ack, sent, counters } = requester();
     post('RDMA_WRITE', 8, 8);
     sent();
@@ -216,7 +216,14 @@ describe('a NAK', () => {
     expect(counters()).toMatchObject({ receivedSeqErr: 1, sequenceNakRetries: 1, retries: 1 });
     expect(sent()).toEqual([0, 1]);
     hand.put(ack(0, NakCode.PSN_SEQUENCE_ERROR));
-    expect(counters()).toMatchObject({ receivedSeqErr: 2, retries: 2 });
+    expect(counters()).toMatchObject({ receivedSeqErr: 2, retries: 1 });
+    expect(sent()).toEqual([]);
+    // It is acted upon then, or when it comes again.
+    expect(hand.run(1100).map((packet) => inShort(packet)[1] - FIRST)).toEqual([0, 1]);
+    expect(counters()).toMatchObject({ retries: 2 });
+    hand.now += 1100;
+    hand.put(ack(0, NakCode.PSN_SEQUENCE_ERROR));
+    expect(counters()).toMatchObject({ receivedSeqErr: 3, retries: 3 });
     expect(sent()).toEqual([0, 1]);
   });
 

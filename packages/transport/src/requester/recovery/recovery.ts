@@ -218,13 +218,12 @@ export class Recovery {
     this.#wake();
     const { owner, flight, pacing } = this.#parts;
     const { unackedPsn, out, sendPsn } = flight;
-    const again = owner.recovery.selective
-      ? this.#peer.nakked(unackedPsn, this.#answerTime, pacing.congestion.window)
-      : Again.ALL;
+    // Without `selective` the peer is never known to keep packets: all, unless they are on their way.
+    const again = this.#peer.nakked(unackedPsn, this.#answerTime, pacing.congestion.window);
     if (again === Again.NOTHING) {
       this.ackTimer.unsettled(sendPsn);
-      // Without an ACK timer nothing else would ask again.
-      if (this.#peer.learned || owner.attributes.timeout === 0) this.#awaitGap();
+      // Without an ACK timer nothing else would ask again; and a program that wants go-back-N has it, a round trip later.
+      if (this.#peer.learned || owner.attributes.timeout === 0 || !owner.recovery.selective) this.#awaitGap();
       return true;
     }
     // A peer that keeps NAKs again and again while a gap is open; the ACK timer runs on meanwhile.
