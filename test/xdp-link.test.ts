@@ -244,6 +244,34 @@ describe.skipIf(!cable)('a kernel that takes frames later', { tags: ['slow'] }, 
   });
 });
 
+/** As test/retry-count.test.ts for the other links. */
+describe.skipIf(!cable)('a peer that never answers', slow, () => {
+  test('sees 1 + retry_cnt transmissions', async () => {
+    const peer = new Program(there.namespace, 'mute.mjs', { listen: there.address });
+    await peer.hear('listening');
+    const counted = async () => {
+      peer.tell('count');
+      return (await peer.hear<{ counts: Record<string, number> }>('counted')).counts;
+    };
+    const retryCnts = [0, 1, 2, 3, 4, 5, 6, 7];
+    const device = { address: here.address, link: 'xdp' };
+    const program = new Program(here.namespace, 'unanswered.mjs', { device, to: there.address, retryCnts });
+    expect(await program.hear('ended')).toMatchObject({
+      link: 'xdp',
+      statuses: retryCnts.map(() => 'RETRY_EXC_ERR'),
+      sentPackets: 36,
+      probes: 0,
+    });
+    await program.end();
+    const expected = Object.fromEntries(retryCnts.map((retryCnt) => [100 + retryCnt, 1 + retryCnt]));
+    // What was sent arrives, perhaps after the report.
+    await expect.poll(counted, { timeout: 60_000 }).toEqual(expected);
+    expect(await counted()).toEqual(expected);
+    peer.child.stdin!.end();
+    await peer.end();
+  });
+});
+
 describe.skipIf(!cable)('with other programs on the interface', { tags: ['slow'] }, () => {
   test('another adapter at the same address works on', async () => {
     const other = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'udp' }));
