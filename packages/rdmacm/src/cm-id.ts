@@ -371,8 +371,7 @@ export class CmId implements AsyncDisposable {
       for (let tries = 1; ; tries++) {
         this.#checkAlive();
         try {
-          this.#listening = await this.#listenTo(backlog);
-          this.#state = 'LISTEN';
+          await this.#listenTo(backlog);
           return;
         } catch (error) {
           const isTaken = error instanceof PortTakenError;
@@ -383,7 +382,7 @@ export class CmId implements AsyncDisposable {
   }
 
   /** Listens at its place, or at each one that its address stands for. */
-  async #listenTo(backlog: number): Promise<Listening<CmId>> {
+  async #listenTo(backlog: number): Promise<void> {
     const { channel } = this.#options;
     const listening = new Listening<CmId>({
       service: this.#datagram ? undefined : this.#isXrc ? 'XRC' : 'RC',
@@ -394,8 +393,10 @@ export class CmId implements AsyncDisposable {
     try {
       if (this.#path.device) await this.#listenAt(listening, this.#path, backlog);
       else await this.#listenEverywhere(listening, backlog);
+      // At once after that, or `destroy` would not find the listener.
       this.#checkAlive();
-      return listening;
+      this.#listening = listening;
+      this.#state = 'LISTEN';
     } catch (error) {
       await listening.close(error);
       throw error;

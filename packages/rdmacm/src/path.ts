@@ -12,7 +12,7 @@ import {
   sourceTowards,
 } from './addresses.ts';
 import { orAborted } from './attempt.ts';
-import { invalid } from './errors.ts';
+import { closedError, invalid } from './errors.ts';
 import { LocalSide } from './local-side.ts';
 import type { IdOptions } from './parameters.ts';
 import { bindPort, type PortBinding } from './ports.ts';
@@ -41,6 +41,7 @@ export class Path {
   readonly #options: IdOptions;
   readonly #side: LocalSide;
   #binding: PortBinding | undefined;
+  #isReleased = false;
 
   constructor(options: IdOptions, side = new LocalSide(options.device, options.deviceOptions)) {
     this.#options = options;
@@ -110,6 +111,8 @@ export class Path {
   }
 
   #bindTo(address: string, port: number): void {
+    // A call may still be under way when its id is destroyed: nobody would release the port that it takes.
+    if (this.#isReleased) throw closedError('the id is destroyed');
     this.#binding?.release();
     this.#binding = undefined;
     this.#binding = bindPort(this.#side.portTables, this.#options.portSpace ?? 'TCP', address, port);
@@ -183,6 +186,7 @@ export class Path {
   }
 
   release(): Promise<void> {
+    this.#isReleased = true;
     this.#binding?.release();
     this.#binding = undefined;
     return this.#side.release();

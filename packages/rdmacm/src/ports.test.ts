@@ -40,6 +40,25 @@ describe('a port that an id is bound to', () => {
     expect([chosen, drawn].map(({ localAddress }) => localAddress!.port)).toEqual([5555, port]);
   });
 
+  test('is free again where the id is destroyed while the call that binds it is under way', async () => {
+    await using ends = await openEnds();
+    const calls: ((id: CmId) => Promise<void>)[] = [
+      (id) => id.bindAddr(CLIENT, 5557),
+      (id) => id.listen({ address: CLIENT, port: 5557 }),
+      (id) => id.resolveAddr({ host: SERVER, port: 7471, sourcePort: 5557 }),
+    ];
+    for (const call of calls)
+      for (let wait = 0; wait < 12; wait++) {
+        const id = create({ device: ends.a });
+        const calling = call(id).catch((error) => expect(error).toMatchObject({ code: 'ERR_ROCE_CLOSED' }));
+        for (let i = 0; i < wait; i++) await Promise.resolve();
+        await Promise.all([id.destroy(), calling]);
+        const next = create({ device: ends.a });
+        await next.bindAddr(CLIENT, 5557);
+        await next.destroy();
+      }
+  });
+
   test('is what the peer sees, also where resolveAddr has given it', async () => {
     await using ends = await openEnds();
     const listener = create({ device: ends.b });
