@@ -134,3 +134,51 @@ test.each([{ connections: 0 }, { requestTimeout: -1 }, { signal: AbortSignal.abo
     expect(() => new Client('x:1', options as never)).toThrow(expect.objectContaining({ errno: 'EINVAL' }));
   },
 );
+
+test('a request that is repeated as soon as the one before was lost waits for the next connection', async () => {
+  await using ends = await openEnds();
+  let isSilent = true;
+  const [listener, connections] = await serve(ends, (body) => (isSilent ? new Promise(() => {}) : body));
+  await using client = new Client('10.0.0.2:7', { device: ends.a, backoff: 2, maxBackoff: 8, ...OPTIONS });
+  const lost = client.request('x');
+  while (client.pending === 0) await turns(1);
+  await turns(20);
+  isSilent = false;
+  const repeated = lost.catch(() => client.request('again'));
+  await connections[0].close();
+  expect(text(await repeated)).toBe('again');
+  await listener.close();
+});
+
+test('the handler has as many requests at a time as it wants; the others stay with the client', async () => {
+  await using ends = await openEnds();
+  const listener = await listen({ device: ends.b, port: 7, ...OPTIONS });
+  const held: (() => void)[] = [];
+  const handler: Handler = async (body) => {
+    await new Promise<void>((resolve) => held.push(resolve));
+    return body;
+  };
+  await using client = new Client('10.0.0.2:7', { device: ends.a, ...OPTIONS });
+  const answers = Promise.all(Array.from({ length: 40 }, (_, i) => client.request(`${i}`)));
+  const connection = await listener.accept();
+  const answering = answerRequests(connection, handler, { concurrency: 3 });
+  for (let answered = 0; answered < 40; answered++) {
+    while (held.length === 0) await turns(1);
+    await turns(20);
+    expect(held.length).toBeLessThanOrEqual(3);
+    held.shift()!();
+  }
+  expect((await answers).map(text)).toEqual(Array.from({ length: 40 }, (_, i) => `${i}`));
+  // With handlers that never end, too, it ends with the connection.
+  const lost = Array.from({ length: 9 }, () => expect(client.request('x')).rejects.toThrow());
+  while (held.length < 3) await turns(1);
+  await connection.close();
+  await answering;
+  await client.close();
+  await Promise.all(lost);
+  await expect(answerRequests(connection, handler, { concurrency: 0 })).rejects.toMatchObject({
+    errno: 'EINVAL',
+    attribute: 'concurrency',
+  });
+  await listener.close();
+});

@@ -13,7 +13,8 @@ import { type ConnectOptions, connect } from './connect.ts';
 import { Deadline } from './deadline.ts';
 import { closedError } from './errors.ts';
 import type { MessageConnection } from './message-connection.ts';
-import { checkClientOptions, checkRequest } from './options.ts';
+import { checkAnswerOptions, checkClientOptions, checkRequest } from './options.ts';
+import { Slots } from './slots.ts';
 
 const HEADER = 5;
 const Kind = { REQUEST: 0, ANSWER: 1, FAILURE: 2 } as const;
@@ -64,6 +65,11 @@ class Line {
   constructor(connection: MessageConnection) {
     this.connection = connection;
     this.ended = this.#read();
+  }
+
+  /** Whether it takes requests. One that has ended is closed meanwhile, and the requests of it are told. */
+  get isOpen(): boolean {
+    return this.connection.id.state === 'CONNECTED';
   }
 
   async #read(): Promise<void> {
@@ -173,8 +179,9 @@ export class Client implements AsyncDisposable {
   #free(): Line | undefined {
     const { connections = 1 } = this.#options;
     let best: Line | undefined;
-    for (const line of this.#lines) if (!best || line.load < best.load) best = line;
-    if (best && best.load > 0 && this.#lines.size < connections) this.#connectOnce().catch(() => {}); // The next request tries again.
+    const open = [...this.#lines].filter(({ isOpen }) => isOpen);
+    for (const line of open) if (!best || line.load < best.load) best = line;
+    if (best && best.load > 0 && open.length < connections) this.#connectOnce().catch(() => {}); // The next request tries again.
     return best;
   }
 
@@ -243,6 +250,12 @@ const lateError = (target: string, milliseconds: number): RoceError =>
     attribute: 'requestTimeout',
   });
 
+/** Options of `answerRequests`. */
+export interface AnswerOptions {
+  /** Requests that the handler has at a time, and whose answers wait for the client to take them; the next ones stay with the client. Default 64. */
+  concurrency?: number;
+}
+
 /**
  * Answers the requests of a `Client` on a connection, several at a time, until the connection ends. An error of the handler goes to the client
  * as its message.
@@ -250,7 +263,11 @@ const lateError = (target: string, milliseconds: number): RoceError =>
 export async function answerRequests(
   connection: MessageConnection,
   handler: (body: Uint8Array) => Promise<Uint8Array | string> | Uint8Array | string,
+  options: AnswerOptions = {},
 ): Promise<void> {
+  checkAnswerOptions(options);
+  const { concurrency = 64 } = options;
+  const places = new Slots(concurrency);
   const text = new TextEncoder();
   const answer = async (number: number, body: Uint8Array) => {
     let reply: Uint8Array;
@@ -267,8 +284,13 @@ export async function answerRequests(
     }
     await connection.send(reply).catch(() => {}); // The client has left.
   };
+  // A handler may never end; what ends the wait for a place is the end of the connection.
+  void connection.closed.then(() => places.close());
   for await (const bytes of connection) {
     if (bytes.length < HEADER || bytes[0] !== Kind.REQUEST) continue;
-    void answer(new DataView(bytes.buffer, bytes.byteOffset).getUint32(1), bytes.subarray(HEADER));
+    const place = await places.take();
+    if (place === undefined) return;
+    const number = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
+    void answer(number, bytes.subarray(HEADER)).finally(() => places.release(place));
   }
 }

@@ -1,7 +1,13 @@
 /** rdma_cm in JavaScript: connections by address. */
 export type { Timing } from '@node-roce/cm';
 export type { SocketAddress } from './addresses.ts';
-export { answerRequests, Client, type ClientOptions, type RequestOptions } from './client.ts';
+export {
+  type AnswerOptions,
+  answerRequests,
+  Client,
+  type ClientOptions,
+  type RequestOptions,
+} from './client.ts';
 export { CmId, RDMA_UDP_QKEY } from './cm-id.ts';
 export { type ConnectOptions, connect, Listener, type ListenOptions, listen } from './connect.ts';
 export { ConnectionStream, type StreamOptions } from './connection-stream.ts';

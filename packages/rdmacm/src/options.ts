@@ -159,6 +159,8 @@ export function checkRequest(body: unknown, options: object): void {
   checkArgument('body', body, either(STRING, BYTES));
   checkOptions('', options, { timeout: MILLISECONDS, signal: SIGNAL });
 }
+export const checkAnswerOptions = (options: object): void =>
+  checkOptions('', options, { concurrency: within(1, 65_536) });
 export const checkListenOptions = (options: object): void =>
   check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
 export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);
