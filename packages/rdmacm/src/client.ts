@@ -67,7 +67,7 @@ class Line {
     this.ended = this.#read();
   }
 
-  /** Whether it takes requests. One that has ended is closed meanwhile, and the requests of it are told. */
+  /** Whether it takes requests. It stays in the pool for a while after its end, until it is closed. */
   get isOpen(): boolean {
     return this.connection.id.state === 'CONNECTED';
   }

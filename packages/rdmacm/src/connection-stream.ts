@@ -42,6 +42,7 @@ export class ConnectionStream extends Duplex {
     } = options;
     super({ allowHalfOpen, readableHighWaterMark, writableHighWaterMark, decodeStrings: true, signal });
     this.#channel = channel;
+    channel.onProgress = () => this.#moved();
     channel.onFailure = (error) => this.destroy(error as Error);
     // As `node:net`: the end of a peer that sends nothing is noticed without a reader.
     this.read(0);
@@ -95,7 +96,9 @@ export class ConnectionStream extends Duplex {
       if (timeout === 0) this.off('timeout', callback);
       else this.once('timeout', callback);
     }
-    this.#moved();
+    clearTimeout(this.#idle);
+    this.#idle =
+      timeout > 0 && !this.destroyed ? setTimeout(() => this.emit('timeout'), timeout).unref() : undefined;
     return this;
   }
 
@@ -119,10 +122,9 @@ export class ConnectionStream extends Duplex {
     return this;
   }
 
+  /** Bytes came or left. */
   #moved(): void {
-    clearTimeout(this.#idle);
-    if (this.timeout > 0 && !this.destroyed)
-      this.#idle = setTimeout(() => this.emit('timeout'), this.timeout).unref();
+    if (this.#idle && !this.destroyed) this.#idle.refresh();
   }
 
   /** @internal */
@@ -140,7 +142,7 @@ export class ConnectionStream extends Duplex {
 
   #write(chunks: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
     for (const { length } of chunks) this.#bytesWritten += length;
-    if (this.timeout > 0) this.#moved();
+    this.#moved();
     this.#channel.write(chunks).then(() => callback(), callback);
   }
 
@@ -166,7 +168,7 @@ export class ConnectionStream extends Duplex {
           return; // It stays "reading": nothing more comes.
         }
         this.#bytesRead += bytes.length;
-        if (this.timeout > 0) this.#moved();
+        this.#moved();
         if (!this.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))) break;
       }
       this.#isReading = false;

@@ -27,6 +27,7 @@ export interface MessagePort {
 /** A stream's bytes in messages. */
 export class MessageChannel implements StreamChannel {
   readonly #port: MessagePort;
+  onProgress = () => {};
   onFailure: (error: unknown) => void = () => {};
   /** The peer's direction has ended. */
   #hasPeerEnded = false;
@@ -66,6 +67,7 @@ export class MessageChannel implements StreamChannel {
 
   async #post(parts: readonly Uint8Array[], length: number): Promise<void> {
     const { acknowledged } = await this.#port.post(parts, length);
+    this.onProgress();
     acknowledged.catch((error) => this.onFailure(error));
   }
 

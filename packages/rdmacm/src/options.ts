@@ -201,6 +201,7 @@ export const checkReason = (reason: unknown): void => {
 };
 export const checkMessage = (message: unknown): void =>
   checkArgument('message', message, either(STRING, BYTES));
+export const checkChunk = (chunk: unknown): void => checkArgument('chunk', chunk, either(STRING, BYTES));
 export const checkTarget = (target: unknown): void => checkArgument('target', target, STRING);
 export const checkXrcDomain = (domain: unknown): void =>
   checkArgument('domain', domain, instance('an XRC domain (device.openXrcDomain)', XrcDomain));

@@ -20,6 +20,8 @@ export interface StreamChannel {
    * Otherwise the peer sees an error.
    */
   close(isComplete: boolean): Promise<void>;
+  /** Is called whenever bytes of a `write` leave. */
+  onProgress: () => void;
   /** Is called once, where the connection fails while no call is under way. */
   onFailure: (error: unknown) => void;
 }

@@ -209,6 +209,32 @@ describe('a stream', () => {
   });
 });
 
+test('a long write that moves on is no time without bytes', async () => {
+  clockOfTurns();
+  await using ends = await openEnds();
+  const pair = await pairOf(ends, SMALL);
+  const client = pair[0].stream();
+  const server = pair[1].stream({ readableHighWaterMark: 64 });
+  let timeouts = 0;
+  client.setTimeout(30).on('timeout', () => timeouts++);
+  let isWritten = false;
+  client.write(pattern(5000), () => {
+    isWritten = true;
+  });
+  let looks = 0;
+  while (!isWritten) {
+    // 10 ms each.
+    await turns(100);
+    server.read();
+    looks++;
+  }
+  expect([looks > 8, timeouts]).toEqual([true, 0]);
+  await once(client, 'timeout');
+  server.resume();
+  client.end();
+  await expectClosed(pair);
+});
+
 describe('Web streams', () => {
   const webOf = async (ends: Ends) => {
     const pair = await pairOf(ends, SMALL);
@@ -248,6 +274,22 @@ describe('Web streams', () => {
     await using ends = await openEnds();
     const { pair, client, server } = await webOf(ends);
     await end(client as never);
+    await expect(server.readable.getReader().read()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+    await expectClosed(pair);
+  });
+
+  test.each([
+    ['an ArrayBuffer', new ArrayBuffer(8)],
+    ['a number', 5],
+    ['nothing', null],
+    ['a list', [1, 2]],
+  ])('of %s: the chunk is refused, and the connection ends', async (_name, chunk) => {
+    await using ends = await openEnds();
+    const { pair, client, server } = await webOf(ends);
+    await expect(client.writable.getWriter().write(chunk as never)).rejects.toMatchObject({
+      errno: 'EINVAL',
+      attribute: 'chunk',
+    });
     await expect(server.readable.getReader().read()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
     await expectClosed(pair);
   });

@@ -6,6 +6,7 @@ import {
   type WritableStreamDefaultController,
 } from 'node:stream/web';
 import { READABLE_BYTES, type StreamOptions, WRITABLE_BYTES } from './connection-stream.ts';
+import { checkChunk } from './options.ts';
 import type { StreamChannel } from './stream-channel.ts';
 
 /** Both directions of a connection. */
@@ -75,8 +76,12 @@ export function webStreams(
         writing = controller;
       },
       async write(chunk) {
-        const bytes = typeof chunk === 'string' ? text.encode(chunk) : chunk;
-        await channel.write([bytes]).catch(failing);
+        try {
+          checkChunk(chunk);
+          await channel.write([typeof chunk === 'string' ? text.encode(chunk) : chunk]);
+        } catch (error) {
+          await failing(error);
+        }
       },
       async close() {
         await channel.end().catch(failing);
@@ -86,7 +91,8 @@ export function webStreams(
     },
     {
       highWaterMark: writableHighWaterMark,
-      size: (chunk) => chunk.length,
+      // That of another type is for `write` to refuse: an error here would not reach the connection.
+      size: (chunk: { length?: number } | null | undefined) => chunk?.length ?? 1,
     },
   );
   const failing = async (error: unknown): Promise<never> => {

@@ -96,6 +96,7 @@ export class RsocketChannel implements StreamChannel {
   /** Those who wait for bytes, credits, buffers or completions. */
   #waiters: (() => void)[] = [];
   readonly #receiving = new Set<Promise<void>>();
+  onProgress = () => {};
   onFailure: (error: unknown) => void = () => {};
 
   /** Creates the objects of an id that has an address. */
@@ -282,6 +283,7 @@ export class RsocketChannel implements StreamChannel {
         const part = chunk.subarray(at, at + most);
         at += part.length;
         this.#send(this.#outbound!.place(part));
+        this.onProgress();
       }
     }
   }

@@ -97,6 +97,7 @@ class Connecting implements StreamChannel {
   readonly #opening: Promise<RsocketChannel>;
   readonly #attempt: AbortController;
   #channel: RsocketChannel | undefined;
+  onProgress = () => {};
   onFailure: (error: unknown) => void = () => {};
 
   constructor(opening: Promise<RsocketChannel>, attempt: AbortController, onOpen: () => void) {
@@ -105,6 +106,7 @@ class Connecting implements StreamChannel {
     opening.then(
       (channel) => {
         this.#channel = channel;
+        channel.onProgress = () => this.onProgress();
         channel.onFailure = (error) => this.onFailure(error);
         onOpen();
       },
