@@ -3,7 +3,7 @@ import { type AhAttr, invalid } from '@node-roce/transport';
 import { gidFromIpBytes, gidToText } from '@node-roce/wire';
 import { gidBytes, sameKind } from './connection.ts';
 import { Ending } from './ending.ts';
-import type { Engine, EngineFacts } from './engine.ts';
+import type { Engine, EngineFacts } from './engine/engine.ts';
 import { custom, line } from './inspect.ts';
 import { BYTES, checkArgument, described } from './options.ts';
 import { WorkCompletion } from './work-completion.ts';

@@ -3,7 +3,8 @@ import { type CqCreated, Cqe, invalid, Ring, RoceError, WcStatus } from '@node-r
 import { TWO_32 } from '@node-roce/wire';
 import { CompletionObserver } from './completion-observer.ts';
 import { Ending } from './ending.ts';
-import { closedError, type Engine, systemRandom } from './engine.ts';
+import { closedError, type Engine } from './engine/engine.ts';
+import { systemRandom } from './engine/system-random.ts';
 import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';

@@ -3,7 +3,7 @@ import { connect, createServer } from 'node:net';
 import { gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { type ConnectionData, connectAttributes } from './connection.ts';
-import type { EngineFacts } from './engine.ts';
+import type { EngineFacts } from './engine/engine.ts';
 import { exchangeAsClient, exchangeAsServer } from './exchange.ts';
 
 /** A port that was free a moment ago. */

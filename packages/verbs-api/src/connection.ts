@@ -14,7 +14,7 @@ import {
   transition,
 } from '@node-roce/transport';
 import { ackTimeoutCodeFor, gidFromText, isIpv4Mapped, isLinkLocal, rnrTimerCodeFor } from '@node-roce/wire';
-import type { EngineFacts } from './engine.ts';
+import type { EngineFacts } from './engine/engine.ts';
 import { described } from './options.ts';
 
 /** The data that a side sends to the other. Plain data; survives JSON. */

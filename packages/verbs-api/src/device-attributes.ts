@@ -2,7 +2,7 @@
 import type { NetworkInterface } from '@node-roce/link';
 import type { DeviceLimits, Experimental, GidEntry } from '@node-roce/transport';
 import { linkLocalGidFromMac } from '@node-roce/wire';
-import type { EngineFacts } from './engine.ts';
+import type { EngineFacts } from './engine/engine.ts';
 import { LARGEST_VIEW } from './memory-region.ts';
 
 /** `enum ibv_device_cap_flags`: what a device may be able to do. */

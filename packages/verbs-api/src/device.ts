@@ -17,28 +17,24 @@ import { type DeviceEvent, type TakenEvent, takeEvent } from './async-events.ts'
 import { causeOf } from './closing.ts';
 import { CompletionChannel } from './completion-channel.ts';
 import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
-import { ConnectionPort } from './connection-port.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS } from './diagnostics.ts';
-import {
-  closedError,
-  type EngineFacts,
-  InlineEngine,
-  type OwnEngine,
-  systemRandom,
-  type Tuning,
-} from './engine.ts';
+import type { Tuning } from './engine/assemble.ts';
+import { ConnectionPort } from './engine/connection-port.ts';
+import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './engine/contexts.ts';
+import { closedError, type EngineFacts, type OwnEngine } from './engine/engine.ts';
+import { InlineEngine } from './engine/inline-engine.ts';
+import { type LinkOptions, openLink } from './engine/open-link.ts';
+import type { Attached, WorkSource } from './engine/serving.ts';
+import { systemRandom } from './engine/system-random.ts';
+import { WorkerEngine } from './engine/worker-engine.ts';
 import { custom, line } from './inspect.ts';
 import { DeviceObjects } from './objects.ts';
-import { type LinkOptions, openLink } from './open-link.ts';
 import { checkCall, checkOpenOptions, checkWaitOptions, checkXrcDomainInit } from './option-types.ts';
 import { ANY, BOOLEAN, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
 import { ProtectionDomain } from './protection-domain.ts';
-import type { Attached, WorkSource } from './pump.ts';
-import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
-import { WorkerEngine } from './worker-engine.ts';
 import { XrcDomain, type XrcDomainInit } from './xrc-domain.ts';
 
 /** Options of `openDevice`: an address or an interface, and how to run. */

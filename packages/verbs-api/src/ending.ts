@@ -1,5 +1,5 @@
 /** The end of an object that the engine has. */
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 
 /** The end of an object. Promise: calls that meet make one command. */
 export class Ending {

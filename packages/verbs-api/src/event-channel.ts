@@ -1,6 +1,6 @@
 /** One place to wait for the events of many queues. */
 import { RoceError } from '@node-roce/transport';
-import { closedError } from './engine.ts';
+import { closedError } from './engine/engine.ts';
 import { type AffiliatedEvents, EventQueue } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
 import { checkWaitOptions } from './option-types.ts';

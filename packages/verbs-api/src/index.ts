@@ -34,12 +34,13 @@ export type { CloseListener } from './closing.ts';
 export { CompletionChannel } from './completion-channel.ts';
 export { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 export type { ConnectionData, ConnectOptions } from './connection.ts';
-export { type ConnectionListener, ConnectionPort } from './connection-port.ts';
 export type { DeviceCounters, QueuePairCounters } from './counters.ts';
 export { Device, type OpenDeviceOptions, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
 export { type DiagnosticMessages, subscribeDiagnostics } from './diagnostics-subscribe.ts';
+export { type ConnectionListener, ConnectionPort } from './engine/connection-port.ts';
+export type { LinkOptions } from './engine/open-link.ts';
 export { EventChannel } from './event-channel.ts';
 export { EventQueue } from './event-queue.ts';
 export {
@@ -58,7 +59,6 @@ export {
 } from './memory-region.ts';
 export { incRkey, MemoryWindow } from './memory-window.ts';
 export { NullMemoryRegion } from './null-region.ts';
-export type { LinkOptions } from './open-link.ts';
 export { OPEN_METRICS_TYPE, openMetrics } from './open-metrics.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
 export {

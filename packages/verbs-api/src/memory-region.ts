@@ -2,7 +2,7 @@
 import { constants } from 'node:buffer';
 import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
 import { Ending } from './ending.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
 import { ANY, checkArgument, described, INTEGER, OBJECT } from './options.ts';

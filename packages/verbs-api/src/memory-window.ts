@@ -1,7 +1,7 @@
 /** Memory windows: keys of their own for parts of a region, given and taken back by work requests. */
 import type { MwCreated, MwType } from '@node-roce/transport';
 import { Ending } from './ending.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkArgument, INTEGER } from './options.ts';
 

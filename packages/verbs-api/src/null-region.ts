@@ -1,7 +1,7 @@
 /** Memory regions without memory: for scatter/gather lists alone. */
 import type { NullMrCreated } from '@node-roce/transport';
 import { Ending } from './ending.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { custom, hex, line } from './inspect.ts';
 
 /**

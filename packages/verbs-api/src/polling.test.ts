@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { move, pass, stopClock } from '../testing/clock.ts';
 import { openSide, type Side } from '../testing/pair.ts';
 import { Diagnostics } from './diagnostics.ts';
+import { Pump } from './engine/pump.ts';
 import type { QueuePair } from './index.ts';
-import { Pump } from './pump.ts';
 
 /** Milliseconds of a busy program's turn, by a clock that nothing else moves. */
 const TURN_MS = 0.05;

@@ -11,7 +11,7 @@ import {
 import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import { Ending } from './ending.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { custom, line } from './inspect.ts';
 import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
 import { MemoryWindow } from './memory-window.ts';

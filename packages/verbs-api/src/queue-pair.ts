@@ -29,7 +29,7 @@ import {
 } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { Ending } from './ending.ts';
-import { closedError, type Engine } from './engine.ts';
+import { closedError, type Engine } from './engine/engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
 import { type AccessInit, accessBits } from './memory-region.ts';

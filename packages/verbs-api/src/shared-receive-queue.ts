@@ -2,7 +2,7 @@
 import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
 import type { CompletionQueue } from './completion-queue.ts';
 import { Ending } from './ending.ts';
-import { closedError, type Engine } from './engine.ts';
+import { closedError, type Engine } from './engine/engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
 import { checkSrqChange, checkTagOp } from './option-types.ts';

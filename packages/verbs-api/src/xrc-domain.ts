@@ -1,7 +1,7 @@
 /** XRC domains: what shared receive queues and target queue pairs have to have in common (IBTA vol 1 annex A14). */
 import { invalid } from '@node-roce/transport';
 import { Ending } from './ending.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { custom, line } from './inspect.ts';
 import { checkCall } from './option-types.ts';
 import { ANY, checkArgument, INTEGER } from './options.ts';

@@ -18,7 +18,7 @@ import {
 } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { Ending } from './ending.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkCall, checkConnectionData, checkConnectOptions, checkQpAttr } from './option-types.ts';

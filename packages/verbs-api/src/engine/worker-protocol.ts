@@ -1,8 +1,10 @@
 /** Messages between a program's thread and the thread of its engine. */
 import type { CmEvent } from '@node-roce/cm';
 import { type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
-import type { Diagnostic } from './diagnostics.ts';
-import type { CommandName, EngineFacts, Tuning } from './engine.ts';
+import type { Diagnostic } from '../diagnostics.ts';
+import type { Tuning } from './assemble.ts';
+import type { CommandName } from './commands.ts';
+import type { EngineFacts } from './engine.ts';
 import type { LinkOptions } from './open-link.ts';
 
 export interface WorkerStart {

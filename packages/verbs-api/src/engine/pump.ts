@@ -10,18 +10,12 @@
  * descriptor, with the next deadline. An adapter with nothing to do takes no CPU.
  */
 import type { Link } from '@node-roce/link';
-import {
-  type Adapter,
-  type Clock,
-  Posted,
-  type PostedCode,
-  Ring,
-  RxBatch,
-  TxBatch,
-  Waiting,
-  type WaitingCode,
-} from '@node-roce/transport';
-import { type Diagnostics, Listening } from './diagnostics.ts';
+import { type Adapter, Ring, RxBatch, TxBatch } from '@node-roce/transport';
+import { type Diagnostics, Listening } from '../diagnostics.ts';
+import { clock } from './clock.ts';
+import { Patience } from './patience.ts';
+import { type Attached, Next, Serving, type WorkSource } from './serving.ts';
+import { TurnTime } from './turn-time.ts';
 
 /** Batches received in one turn, so that transmission and the application are not starved. */
 const RECEIVE_BATCHES = 8;
@@ -49,43 +43,8 @@ const POLL_MICROSECONDS = 200;
 /** With programs in other processes, the turns in a row before the rest of this thread has its turn, and the quiet time, µs. */
 const SERVING_TURNS = 16;
 const SERVING_MICROSECONDS = 1_000;
-/**
- * A yield that took longer, µs, went to a thread that computes and does not yield. Where such yields take so much, µs, of so long, that is a
- * program that watches its memory. Then the pump sleeps as soon as nothing is there: a wake takes the processor from that thread at
- * once. After so long, µs, one yield shows whether the program still does.
- */
-const LONG_YIELD_MICROSECONDS = 500;
-const LONG_YIELDS_MICROSECONDS = 20_000;
-const LONG_YIELDS_WINDOW = 50_000;
-const YIELDING_TO_NOBODY_MICROSECONDS = 1_000_000;
-
-/** A program that was woken has its answer ready after no more than this, µs, or what is owed to peers leaves before it is woken. */
-const PROMPT_MICROSECONDS = 100;
-/**
- * After so many prompt answers in a row, what is owed waits for so long, µs, where the pump sleeps. On a virtual machine a timer that is
- * due before the kernel's next tick (1 to 4 ms) costs as much as sending a packet. The time is far below the ACK delay that adapters
- * report (`localCaAckDelay`).
- */
-const SURE_ANSWERS = 64;
-const SURE_MICROSECONDS = 3_000;
-
 /** Turns at the end of a device, for its goodbyes. */
 const MAX_LAST_TURNS = 32;
-
-/** Monotonic microseconds. */
-export const clock = (): number => performance.now() * 1000;
-
-/**
- * The reading of `process.hrtime` when `clock` is 0, ns: that is the clock of completion times, the same in all threads. The largest of some: a
- * thread that loses the processor between the two readings gets a smaller one.
- */
-export function clockOrigin(): number {
-  const origins = Array.from({ length: 5 }, () => {
-    const [seconds, nanoseconds] = process.hrtime();
-    return seconds * 1e9 + nanoseconds - performance.now() * 1e6;
-  });
-  return Math.max(...origins);
-}
 
 /** The part that runs next to the adapter: it takes in what the adapter received for it, and has timers of its own. */
 export interface Companion {
@@ -95,40 +54,6 @@ export interface Companion {
   close(now: number): void;
 }
 
-/** A source of work: other processes post through memory that they share with this one. */
-export interface WorkSource {
-  /** Takes over posted requests: called in each turn, and before packets are taken in that came after it. */
-  take(): PostedCode;
-  /** Asks for a wake (`Attached.wake`) at the next post, and lets nobody wait for a turn. True if something was posted meanwhile: do not sleep. */
-  sleep(): boolean;
-  /** Lets the processes run that wait for this processor. Returns how long they did, µs. */
-  yield(): number;
-  /** Whether a wake of this thread comes before a process that computes. */
-  preempt(on: boolean): void;
-  /**
-   * After each turn of the loop, at `now`, µs: wakes threads of the processes that sleep until something has completed, or have slept in
-   * vain for some time.
-   */
-  turned(now: number): WaitingCode;
-}
-
-/** A source that is looked at. */
-export interface Attached {
-  /** Something was posted, and the pump may sleep: a turn now. */
-  wake(): void;
-  /** Posted requests leave now: a command that ends a connection may follow. */
-  settle(): void;
-  /** The source is not looked at any more. */
-  detach(): void;
-}
-
-/**
- * The time of the turn at hand, µs. The link writes it where it can, since V8 allocates each number with a fraction that
- * a function returns; `#tick` does so where it can't, or has not been called. Behind it 0 if the link received all there was.
- */
-const time = new Float64Array(new SharedArrayBuffer(16));
-const UNKNOWN = 0;
-const MORE = 1;
 /**
  * A socket that was empty after fewer packets than these is taken to be so still: a look at it costs as much as they did. After
  * more of them, others have come.
@@ -139,13 +64,17 @@ const FEW_PACKETS = 8;
  * one ACK is little compared with them.
  */
 const MANY_PACKETS = 32;
+
 /** The run loop: receive, advance, transmit, then sleep until the next wake. */
 export class Pump {
   /** Looked at in each turn, after the adapter. */
   companion: Companion | undefined;
   readonly #adapter: Adapter;
-  /** The adapter's: set whenever `time` was. */
-  readonly #clock: Clock;
+  readonly #time: TurnTime;
+  /** When what is owed may wait. */
+  readonly #patience: Patience;
+  /** Programs in other processes. */
+  readonly #serving: Serving;
   readonly #link: Link;
   readonly #diagnostics: Diagnostics;
   readonly #doorbells: Ring;
@@ -162,31 +91,12 @@ export class Pump {
   #lastTraffic = 0;
   /** The last turn left nothing in the socket. */
   #drained = true;
-  /** Until then, µs, nothing is yielded; 0: yields. */
-  #sleepsAtOnce = 0;
-  /** Time that long yields took since then, µs. */
-  #longYields = 0;
-  #longSince = 0;
-  /** The turn at hand woke the program, which runs when it ends. */
-  #woke = false;
-  /** When the last turn of the loop woke the program, if it has not answered since; and whether it did the time before, µs. */
-  #wokeAt = UNKNOWN;
-  #isPrompt = false;
-  /** The last turn ended early: what it has to send is still to be looked at. */
-  #owing = false;
-  /** When the last turn took packets in while a source was there, µs. */
-  #cameAt = UNKNOWN;
-  /** How often requests of sources came soon after packets, since a reply was owed and none came. */
-  #answers = 0;
-  /** A source had requests to send in the turn at hand. */
-  #posted = false;
   /** Whether the last turn took packets in. */
   #received = false;
   /** How long a timer that is due has waited for the socket to run dry, and the time of the last batch, µs. */
   #waited = 0;
   #lastBatch = 0;
   #watchers: (() => void)[] = [];
-  #sources: readonly WorkSource[] = [];
   readonly #onWake = (): void => this.#run();
   readonly #onImmediate = (): void => {
     this.#immediate = undefined;
@@ -195,7 +105,9 @@ export class Pump {
 
   constructor(adapter: Adapter, link: Link, diagnostics: Diagnostics) {
     this.#adapter = adapter;
-    this.#clock = adapter.clock;
+    this.#time = new TurnTime(adapter.clock);
+    this.#patience = new Patience(this.#time);
+    this.#serving = new Serving(this.#time);
     this.#link = link;
     this.#diagnostics = diagnostics;
     this.#doorbells = new Ring(adapter.doorbells);
@@ -208,7 +120,7 @@ export class Pump {
   wake(): void {
     if (this.#closed || this.#immediate !== undefined) return;
     // The turn that took a source's requests sends them, and `#serve` looks at what is left: no iteration of the loop for it.
-    if (this.#turning && this.#sources.length > 0) return;
+    if (this.#turning && this.#serving.active) return;
     this.#lastTraffic = clock();
     this.#poll();
   }
@@ -218,45 +130,28 @@ export class Pump {
    * early, and what is owed leaves with the answer.
    */
   woke(): void {
-    this.#woke = true;
+    this.#patience.woke();
   }
 
   /** Looks at a source in each turn from now on. */
   attach(source: WorkSource): Attached {
-    this.#sources = [...this.#sources, source];
+    this.#serving.add(source);
     this.wake();
     return {
       wake: () => {
         // Not by `wake`: to poll in the next iteration of the loop would cost the time of an iteration.
         if (this.#closed || this.#turning) return;
-        this.#tick();
-        this.#lastTraffic = time[0];
+        this.#time.tick();
+        this.#lastTraffic = this.#time.cells[0];
         this.#run();
       },
       settle: () => this.settle(),
-      detach: () => {
-        this.#sources = this.#sources.filter((one) => one !== source);
-        if (this.#sources.length > 0 || this.#sleepsAtOnce === 0) return;
-        this.#sleepsAtOnce = 0;
-        source.preempt(false);
-      },
+      detach: () => this.#serving.remove(source),
     };
   }
 
-  #tick(): void {
-    time[0] = performance.now() * 1000;
-    this.#clock[0] = time[0];
-  }
-
-  /** The link was called, and has written the time if it can. */
-  #timed(): void {
-    if (time[0] === UNKNOWN) this.#tick();
-    else this.#clock[0] = time[0];
-  }
-
   #take(): void {
-    const sources = this.#sources;
-    for (let i = 0; i < sources.length; i++) if (sources[i].take() === Posted.SENDS) this.#posted = true;
+    if (this.#serving.take()) this.#patience.posted = true;
   }
 
   /**
@@ -272,27 +167,7 @@ export class Pump {
     this.#turning = true;
     this.#diagnostics.look();
     try {
-      if (this.#wokeAt !== UNKNOWN && polled !== undefined && this.#doorbells.used > 0) {
-        this.#tick();
-        this.#isPrompt = time[0] - this.#wokeAt <= PROMPT_MICROSECONDS;
-        this.#wokeAt = UNKNOWN;
-      }
-      this.#posted = false;
-      this.#take();
-      if (this.#cameAt !== UNKNOWN) {
-        this.#tick();
-        if (this.#posted) {
-          if (time[0] - this.#cameAt <= PROMPT_MICROSECONDS) this.#answers++;
-          else if (this.#owing) this.#answers = 0;
-        }
-        this.#cameAt = UNKNOWN;
-      }
-      if (this.#owing) {
-        this.#owing = false;
-        this.#tick();
-        if (this.#send() && !this.#posted) this.#answers = 0;
-      }
-      this.#woke = false;
+      this.#payOwed(polled);
       const drained = this.#receive(polled, this.#waited < EARLY_MICROSECONDS);
       this.#drained = drained;
       if (drained || this.#waited >= DRAIN_MICROSECONDS) {
@@ -300,8 +175,8 @@ export class Pump {
         if (this.#adapter.isDue) this.#adapter.advance();
       }
       if (this.#adapter.usesFrames) this.#adapter.runFrames();
-      this.companion?.run(time[0]);
-      if (this.#owing) {
+      this.companion?.run(this.#time.cells[0]);
+      if (this.#patience.owing) {
         this.#tell();
         return true;
       }
@@ -312,6 +187,27 @@ export class Pump {
       this.#turning = false;
       this.#diagnostics.flush();
     }
+  }
+
+  /** Looks at what the programs have posted since the last turn, and sends what that one owed. */
+  #payOwed(polled: Ring | undefined): void {
+    const patience = this.#patience;
+    if (patience.awaitsProgram && polled !== undefined && this.#doorbells.used > 0) {
+      this.#time.tick();
+      patience.answered();
+    }
+    patience.posted = false;
+    this.#take();
+    if (patience.awaitsSources) {
+      this.#time.tick();
+      patience.looked();
+    }
+    if (patience.owing) {
+      patience.owing = false;
+      this.#time.tick();
+      patience.paid(this.#send() && !patience.posted);
+    }
+    patience.receives();
   }
 
   /** Resolves after the next turn that took packets in (memory may have changed), or at the end. */
@@ -332,17 +228,17 @@ export class Pump {
    * once the socket is empty.
    */
   #receive(polled: Ring | undefined, early: boolean): boolean {
+    const time = this.#time;
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
-      time[0] = UNKNOWN;
-      time[MORE] = 1;
-      const count = this.#link.receive(this.#rx, time);
-      this.#timed();
+      time.clear();
+      const count = this.#link.receive(this.#rx, time.cells);
+      time.timed();
       if (count === 0) return true;
-      const emptied = time[MORE] === 0 && count < FEW_PACKETS;
+      const emptied = time.emptied && count < FEW_PACKETS;
       this.#received = true;
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
-      const now = time[0];
+      const now = time.cells[0];
       if (this.#adapter.isDue) {
         const took = Math.max(now - this.#lastBatch, BATCH_MIN_MICROSECONDS);
         this.#waited += Math.min(took, BATCH_MAX_MICROSECONDS);
@@ -351,14 +247,11 @@ export class Pump {
       // A packet that answers what was posted is here: what was posted has to be there before it.
       this.#take();
       this.#adapter.receive(this.#rx);
-      if (this.#sources.length > 0) this.#cameAt = now;
-      if (
-        early &&
-        ((this.#woke && this.#isPrompt) ||
-          (this.#answers > 0 && emptied && !this.#posted) ||
-          (polled !== undefined && polled.used > 0))
-      ) {
-        if (count < MANY_PACKETS || this.#sources.length > 0) this.#owing = true;
+      const { active } = this.#serving;
+      if (active) this.#patience.came();
+      const waits = this.#patience.waits(emptied) || (polled !== undefined && polled.used > 0);
+      if (early && waits) {
+        if (count < MANY_PACKETS || active) this.#patience.owing = true;
         else this.#send();
         return false;
       }
@@ -386,18 +279,19 @@ export class Pump {
 
   #sendAll(): void {
     this.#take();
-    this.#owing = false;
-    this.#tick();
+    this.#patience.owing = false;
+    this.#time.tick();
     this.#send();
   }
 
-  /** At `time`. */
+  /** At the time of the turn. */
   #send(): boolean {
+    const { cells } = this.#time;
     const { count } = this.#tx;
     let any = false;
     if (count > 0 && !this.#flush()) return false;
-    const end = time[0] + SEND_MICROSECONDS;
-    for (let i = 0; i < SEND_BATCHES && time[0] < end && this.#adapter.wantsToSend; i++) {
+    const end = cells[0] + SEND_MICROSECONDS;
+    for (let i = 0; i < SEND_BATCHES && cells[0] < end && this.#adapter.wantsToSend; i++) {
       if (this.#adapter.transmit(this.#tx) === 0) return any;
       any = true;
       if (!this.#flush()) return any;
@@ -409,9 +303,9 @@ export class Pump {
   #flush(): boolean {
     const tx = this.#tx;
     const from = this.#taken;
-    time[0] = UNKNOWN;
-    this.#taken = this.#link.send(tx, from, time);
-    this.#timed();
+    this.#time.clear();
+    this.#taken = this.#link.send(tx, from, this.#time.cells);
+    this.#time.timed();
     if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.sent(tx, from, this.#taken);
     if (this.#taken < tx.count) {
       if (!this.#blocked) this.#link.wantWrite(true);
@@ -428,67 +322,41 @@ export class Pump {
 
   #run(): void {
     if (this.#closed) return;
-    if (this.#sources.length > 0) {
-      this.#serve(this.#sources[0]);
+    if (this.#serving.active) {
+      this.#serve();
       return;
     }
-    if (this.#wokeAt !== UNKNOWN) this.#isPrompt = false;
+    const { cells } = this.#time;
+    this.#patience.loops();
     const busy = this.turn();
-    this.#wokeAt = this.#woke ? time[0] : UNKNOWN;
-    if (busy) this.#lastTraffic = time[0];
-    if (
-      busy ||
-      (this.#adapter.wantsToSend && !this.#blocked) ||
-      time[0] - this.#lastTraffic < POLL_MICROSECONDS
-    ) {
-      this.#poll();
-    } else this.#sleep();
+    this.#patience.looped();
+    if (busy) this.#lastTraffic = cells[0];
+    const isQuiet = !busy && cells[0] - this.#lastTraffic >= POLL_MICROSECONDS;
+    if (isQuiet && !this.#sends) this.#sleep();
+    else this.#poll();
   }
 
-  /**
-   * Turns for programs in other processes. Such a program may wait for this processor: each turn yields to it. One that yields as well
-   * comes back at once. One that does not keeps the processor, and this thread comes before it only by a wake: then turns go on as long as
-   * there is something, or a program sleeps and none was woken, and the pump sleeps.
-   */
-  #serve(source: WorkSource): void {
+  /** Whether there is something to send that the link has room for. */
+  get #sends(): boolean {
+    return this.#adapter.wantsToSend && !this.#blocked;
+  }
+
+  /** Turns for programs in other processes, between which those run that wait for this processor. */
+  #serve(): void {
+    const { cells } = this.#time;
     for (let i = 0; i < SERVING_TURNS; i++) {
       const busy = this.turn();
       if (this.#closed) return;
-      const now = time[0];
-      let waiting: WaitingCode = Waiting.NOBODY;
-      for (const one of this.#sources) {
-        const of = one.turned(now);
-        if (of > waiting) waiting = of;
-      }
-      if (busy) this.#lastTraffic = now;
-      const sends = this.#adapter.wantsToSend && !this.#blocked;
-      if (now < this.#sleepsAtOnce) {
-        // A source that waits in vain is woken: this does not last.
-        if (waiting === Waiting.SLEEPING || (!this.#owing && (!this.#drained || sends))) continue;
+      if (busy) this.#lastTraffic = cells[0];
+      const sends = this.#sends;
+      const more = !this.#patience.owing && (!this.#drained || sends);
+      const isQuiet = !busy && !sends && cells[0] - this.#lastTraffic >= SERVING_MICROSECONDS;
+      const next = this.#serving.turned(more, isQuiet);
+      if (next === Next.SLEEP) {
         this.#sleep();
         return;
       }
-      if (this.#sleepsAtOnce > 0) {
-        this.#sleepsAtOnce = 0;
-        this.#longYields = LONG_YIELDS_MICROSECONDS - LONG_YIELD_MICROSECONDS;
-        this.#longSince = now;
-        source.preempt(false);
-      }
-      if (!busy && now - this.#lastTraffic >= SERVING_MICROSECONDS && !sends) {
-        this.#sleep();
-        return;
-      }
-      const microseconds = source.yield();
-      if (microseconds < LONG_YIELD_MICROSECONDS) continue;
-      if (now - this.#longSince > LONG_YIELDS_WINDOW) {
-        this.#longYields = 0;
-        this.#longSince = now;
-      }
-      this.#longYields += microseconds;
-      // The rest of this thread has waited as well.
-      if (this.#longYields < LONG_YIELDS_MICROSECONDS) break;
-      this.#sleepsAtOnce = now + microseconds + YIELDING_TO_NOBODY_MICROSECONDS;
-      source.preempt(true);
+      if (next === Next.REST) break;
     }
     this.#poll();
   }
@@ -506,9 +374,8 @@ export class Pump {
   #sleep(): void {
     if (this.#closed) return;
     // A doorbell from now on has to wake this loop; one that just rang is answered.
-    let awake = this.#doorbells.sleep(this.#doorbells.consumer);
-    for (const source of this.#sources) awake = source.sleep() || awake;
-    if (awake) {
+    const rang = this.#doorbells.sleep(this.#doorbells.consumer);
+    if (this.#serving.sleep() || rang) {
       this.#poll();
       return;
     }
@@ -517,9 +384,7 @@ export class Pump {
       this.companion?.nextDeadline() ?? Number.POSITIVE_INFINITY,
     );
     const microseconds = Math.max(0, deadline - clock());
-    // Owed replies wait for the program's answer, but not for long.
-    const patience = this.#answers >= SURE_ANSWERS ? SURE_MICROSECONDS : PROMPT_MICROSECONDS;
-    this.#link.setDeadline(this.#owing ? Math.min(microseconds, patience) : microseconds);
+    this.#link.setDeadline(this.#patience.limit(microseconds));
     if (this.#watched) return;
     this.#watched = true;
     this.#link.watch(this.#onWake);
@@ -541,7 +406,7 @@ export class Pump {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.turn();
-    if (this.#owing) this.#sendAll();
+    if (this.#patience.owing) this.#sendAll();
     if (this.companion) {
       this.companion.close(clock());
       // A turn sends for a bounded time; the companion's messages to many peers take several.

@@ -4,18 +4,13 @@
  */
 import type { CmEvent } from '@node-roce/cm';
 import type { AsyncEvent, Ring, RingFactory } from '@node-roce/transport';
-import type { PortEvent } from './async-events.ts';
-import type { Diagnostic } from './diagnostics.ts';
-import {
-  type CommandName,
-  type Commands,
-  closedError,
-  type Engine,
-  type EngineEvents,
-  type OwnEngine,
-} from './engine.ts';
+import type { PortEvent } from '../async-events.ts';
+import type { Diagnostic } from '../diagnostics.ts';
+import { type CommandName, type Commands, rowOf } from './commands.ts';
+import { closedError, type Engine, type EngineEvents, type OwnEngine } from './engine.ts';
+import { Owned } from './owned.ts';
 import { PortWatch } from './port-watch.ts';
-import type { Attached, WorkSource } from './pump.ts';
+import type { Attached, WorkSource } from './serving.ts';
 
 export type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 
@@ -37,8 +32,7 @@ export class EventHub implements EngineEvents {
   };
 
   readonly onCmEvent = (event: CmEvent): void => {
-    for (const context of this.contexts)
-      if (context.connections.concerns(event)) context.listener?.onCmEvent(event);
+    for (const context of this.contexts) if (context.takesEvent(event)) context.listener?.onCmEvent(event);
   };
 
   /** Each is published once: by the context of the queue pair, or by the first. */
@@ -122,104 +116,6 @@ export class SharedEngine {
   }
 }
 
-/** Objects in the order in which they can be destroyed, with the commands that create and destroy them. */
-const KINDS = [
-  { created: 'createQp', destroyed: 'destroyQp' },
-  { created: 'openXrcTarget', destroyed: 'closeXrcTarget' },
-  { created: 'allocMw', destroyed: 'deallocMw' },
-  { created: 'registerMr', destroyed: 'deregisterMr' },
-  { created: 'createSrq', destroyed: 'destroySrq' },
-  { created: 'openXrcd', destroyed: 'closeXrcd' },
-  { created: 'createAh', destroyed: 'destroyAh' },
-  { created: 'createCq', destroyed: 'destroyCq' },
-  { created: 'allocPd', destroyed: 'deallocPd' },
-] as const;
-type Created = (typeof KINDS)[number]['created'];
-type Destroyed = (typeof KINDS)[number]['destroyed'];
-
-/** The number by which the engine knows a new object. */
-function numberOf(result: unknown): number {
-  if (typeof result === 'number') return result;
-  const { qpn, handle } = result as { qpn?: number; handle?: number };
-  return (handle ?? qpn)!;
-}
-
-/** Listeners and connections of one context, by the connection manager's numbers. */
-class OwnConnections {
-  readonly listeners = new Set<number>();
-  readonly ids = new Set<number>();
-
-  /** Whether an event is about one of them; a request is then one of them, too. */
-  concerns(event: CmEvent): boolean {
-    if (event.type === 'request' || event.type === 'datagram-request') {
-      if (!this.listeners.has(event.listener)) return false;
-      this.ids.add(event.id);
-      return true;
-    }
-    return this.ids.has(event.id);
-  }
-}
-
-/** Objects, groups and connections of one context, by the engine's numbers. */
-class Owned {
-  readonly objects: Record<Created, Set<number>> = {
-    createQp: new Set(),
-    openXrcTarget: new Set(),
-    openXrcd: new Set(),
-    allocMw: new Set(),
-    registerMr: new Set(),
-    createSrq: new Set(),
-    createAh: new Set(),
-    createCq: new Set(),
-    allocPd: new Set(),
-  };
-  /** QPNs of targets, by the handles of their openings. */
-  readonly targets = new Map<number, number>();
-  /** Attached queue pairs, by QPN and group. */
-  readonly groups = new Map<string, { qpn: number; group: Uint8Array }>();
-  readonly connections = new OwnConnections();
-}
-
-type Note = (owned: Owned, args: readonly unknown[], result: unknown) => void;
-
-/** Changes of it by a command that was carried out. */
-const NOTES: ReadonlyMap<CommandName, Note> = new Map<CommandName, Note>([
-  ...KINDS.flatMap(({ created, destroyed }): [CommandName, Note][] => [
-    [created, ({ objects }, _, result) => objects[created].add(numberOf(result))],
-    [destroyed, ({ objects }, [number]) => objects[created].delete(number as number)],
-  ]),
-  // `deregisterMr` takes them back, as regions of memory.
-  ['allocNullMr', ({ objects }, _, result) => objects.registerMr.add(numberOf(result))],
-  [
-    'openXrcTarget',
-    ({ objects, targets }, _, result) => {
-      const { handle, qpn } = result as { handle: number; qpn: number };
-      objects.openXrcTarget.add(handle);
-      targets.set(handle, qpn);
-    },
-  ],
-  [
-    'closeXrcTarget',
-    ({ objects, targets }, [handle]) => {
-      objects.openXrcTarget.delete(handle as number);
-      targets.delete(handle as number);
-    },
-  ],
-  ['cmListen', ({ connections }, _, result) => connections.listeners.add(result as number)],
-  ['cmConnect', ({ connections }, _, result) => connections.ids.add(result as number)],
-  ['cmResolve', ({ connections }, _, result) => connections.ids.add(result as number)],
-  ['cmUnlisten', ({ connections }, [listener]) => connections.listeners.delete(listener as number)],
-  ['cmDestroy', ({ connections }, [id]) => connections.ids.delete(id as number)],
-  [
-    'attachMcast',
-    ({ groups }, args) => {
-      const [qpn, group] = args as [number, Uint8Array];
-      groups.set(`${qpn} ${group}`, { qpn, group });
-    },
-  ],
-  ['detachMcast', ({ groups }, [qpn, group]) => groups.delete(`${qpn} ${group}`)],
-]);
-
 /** The engine as one context sees it. */
 export class EngineContext implements Engine {
   readonly #shared: SharedEngine;
@@ -247,10 +143,6 @@ export class EngineContext implements Engine {
     return this.#engine.inline;
   }
 
-  get connections(): OwnConnections {
-    return this.#owned.connections;
-  }
-
   get closed(): boolean {
     return this.#closing !== undefined || this.#engine.closed;
   }
@@ -263,15 +155,15 @@ export class EngineContext implements Engine {
 
   /** Whether an event is about the device or about an object of this context. */
   concerns(event: EngineEvent): boolean {
-    const { objects } = this.#owned;
-    if ('qpn' in event) {
-      if (objects.createQp.has(event.qpn)) return true;
-      for (const qpn of this.#owned.targets.values()) if (qpn === event.qpn) return true;
-      return false;
-    }
-    if ('cq' in event) return objects.createCq.has(event.cq);
-    if ('srq' in event) return objects.createSrq.has(event.srq);
+    if ('qpn' in event) return this.#owned.hasQueuePair(event.qpn);
+    if ('cq' in event) return this.#owned.has('completionQueue', event.cq);
+    if ('srq' in event) return this.#owned.has('sharedReceiveQueue', event.srq);
     return true;
+  }
+
+  /** Whether an event of the connection manager is for this context; the connection of a request is then one of its own. */
+  takesEvent(event: CmEvent): boolean {
+    return this.#owned.takesEvent(event);
   }
 
   async call<N extends CommandName>(
@@ -292,18 +184,14 @@ export class EngineContext implements Engine {
   }
 
   #noted<R>(name: CommandName, args: readonly unknown[], result: R): R {
-    NOTES.get(name)?.(this.#owned, args, result);
+    this.#owned.created(name, args, result);
+    this.#owned.destroyed(name, args);
     return result;
   }
 
   #withRings<N extends CommandName>(name: N, args: Parameters<Commands[N]>): Parameters<Commands[N]> {
-    const { rings } = this;
-    if (rings === undefined) return args;
-    if (name === 'createCq')
-      return [args[0], args[1], rings.completions] as unknown as Parameters<Commands[N]>;
-    if (name === 'createQp' || name === 'createSrq')
-      return [{ ...(args[0] as object), newRing: rings.work }] as unknown as Parameters<Commands[N]>;
-    return args;
+    if (this.rings === undefined) return args;
+    return (rowOf(name).withRings?.(args, this.rings) ?? args) as Parameters<Commands[N]>;
   }
 
   ring(qpn: number, recv: boolean): void {
@@ -353,17 +241,8 @@ export class EngineContext implements Engine {
     // The objects that these create are destroyed, too.
     await Promise.allSettled(this.#underWay);
     const ignore = () => {}; // Left or destroyed before.
-    for (const listener of this.connections.listeners)
-      await this.#engine.call('cmUnlisten', listener).catch(ignore);
-    for (const id of this.connections.ids) await this.#engine.call('cmDestroy', id).catch(ignore);
-    for (const { qpn, group } of this.#owned.groups.values())
-      await this.#engine.call('detachMcast', qpn, group).catch(ignore);
-    for (const { created, destroyed } of KINDS) {
-      for (const number of this.#owned.objects[created]) await this.#destroy(destroyed, number).catch(ignore);
+    for (const [name, args] of this.#owned.destruction()) {
+      await this.#engine.call(name, ...(args as Parameters<Commands[CommandName]>)).catch(ignore);
     }
-  }
-
-  #destroy(name: Destroyed, number: number): Promise<unknown> {
-    return this.#engine.call(name, number);
   }
 }

@@ -11,10 +11,10 @@ import {
   PortSpace,
 } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { host } from '../../link/testing/loopback.ts';
-import { clockOfTurns } from '../testing/clock.ts';
-import { openSide } from '../testing/pair.ts';
-import { type Device, GSI_QKEY, type OpenDeviceOptions, openDevice } from './index.ts';
+import { host } from '../../../link/testing/loopback.ts';
+import { clockOfTurns } from '../../testing/clock.ts';
+import { openSide } from '../../testing/pair.ts';
+import { type Device, GSI_QKEY, type OpenDeviceOptions, openDevice } from '../index.ts';
 
 const SERVICE = ipCmServiceId(PortSpace.TCP, 7471);
 

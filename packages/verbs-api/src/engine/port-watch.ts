@@ -1,7 +1,7 @@
 /** Changes of a device's network interface, as events of its port; the GID table follows. */
 import { type InterfaceEvent, type InterfaceWatch, watchInterface } from '@node-roce/link';
 import type { GidEntry } from '@node-roce/transport';
-import type { PortEvent } from './async-events.ts';
+import type { PortEvent } from '../async-events.ts';
 import type { Engine } from './engine.ts';
 
 /** Watches the network interface of a device and raises the events of its port. */

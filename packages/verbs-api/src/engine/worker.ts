@@ -1,6 +1,6 @@
 /** The thread of an engine that does not share the program's: commands in, results and events out. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { assemble } from './engine.ts';
+import { assemble } from './assemble.ts';
 import { openLink } from './open-link.ts';
 import { type FromEngine, type ToEngine, toPlain, type WorkerStart } from './worker-protocol.ts';
 

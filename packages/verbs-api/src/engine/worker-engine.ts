@@ -2,16 +2,9 @@
 import { Worker } from 'node:worker_threads';
 import { explainDescriptors } from '@node-roce/link';
 import { invalid, Ring, RoceError } from '@node-roce/transport';
-import { listening } from './diagnostics.ts';
-import {
-  type CommandName,
-  type Commands,
-  closedError,
-  type EngineEvents,
-  type EngineFacts,
-  type OwnEngine,
-  ringDoorbell,
-} from './engine.ts';
+import { listening } from '../diagnostics.ts';
+import type { CommandName, Commands } from './commands.ts';
+import { closedError, type EngineEvents, type EngineFacts, type OwnEngine, ringDoorbell } from './engine.ts';
 import { type FromEngine, fromPlain, type ToEngine, type WorkerStart } from './worker-protocol.ts';
 
 /** How often to look whether somebody listens to diagnostics, ms; it is looked at with each control call too. */

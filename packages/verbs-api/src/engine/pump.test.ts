@@ -13,7 +13,7 @@ import {
   type WaitingCode,
 } from '@node-roce/transport';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { Diagnostics } from './diagnostics.ts';
+import { Diagnostics } from '../diagnostics.ts';
 import { ringDoorbell } from './engine.ts';
 import { Pump } from './pump.ts';
 

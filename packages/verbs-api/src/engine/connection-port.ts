@@ -1,6 +1,7 @@
 /** The connection manager of a device as a program's side sees it: commands, and events of what it began or accepted. */
 import type { CmEvent } from '@node-roce/cm';
-import type { CommandName, Commands, Engine } from './engine.ts';
+import type { CommandName, Commands } from './commands.ts';
+import type { Engine } from './engine.ts';
 
 type CmCommand = CommandName & `cm${string}`;
 
