@@ -3,7 +3,7 @@
  * in the middle of a message. A ledger, not a model: every request is executed once, all bytes are in their place, both sides hear of each
  * migration once.
  */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import type { MrCreated, QpAttr } from '../packages/transport/src/index.ts';
 import { type Completion, Pair, type Side } from '../packages/transport/testing/pair.ts';

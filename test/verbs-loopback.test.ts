@@ -9,7 +9,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRandom } from '@node-roce/link';
 import { openCapture } from '@node-roce/pcap/node';
 import {
   type ConnectOptions,
@@ -18,7 +17,7 @@ import {
   openDevice,
   type QueuePairInit,
 } from '@node-roce/verbs-api';
-import { verifyIcrc } from '@node-roce/wire';
+import { createRandom, verifyIcrc } from '@node-roce/wire';
 import { afterEach, describe, expect, test } from 'vitest';
 
 // A port and addresses of our own: suites that run at the same time do not meet.

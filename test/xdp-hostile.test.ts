@@ -5,8 +5,8 @@
 import { spawnSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRandom } from '@node-roce/link';
 import type { OpenOptions } from '@node-roce/verbs-api';
+import { createRandom } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeCable, type PeerOpened, type PeerResult, Program } from './xdp/cable.ts';
 import { type HostileFrame, hostileFrames, mutant, plainFrame, type Target } from './xdp/hostile-frames.ts';

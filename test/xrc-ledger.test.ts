@@ -3,8 +3,7 @@
  * run empty now and then. A ledger, not a model: nothing is lost, nothing comes twice, each target's messages arrive in order and with
  * their bytes, and memory holds what WRITEs and atomics have put there. Each run has to have been where it was meant to go.
  */
-import { createRandom } from '@node-roce/link';
-import { opcodeInfo } from '@node-roce/wire';
+import { createRandom, opcodeInfo } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { Ring, WcOpcode } from '../packages/transport/src/index.ts';
 import { Pair } from '../packages/transport/testing/pair.ts';

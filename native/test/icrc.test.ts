@@ -2,9 +2,8 @@
 import dgram from 'node:dgram';
 import { once } from 'node:events';
 import { crc32 } from 'node:zlib';
-import { createRandom } from '@node-roce/link';
 import { Icrc } from '@node-roce/transport';
-import { gidFromText } from '@node-roce/wire';
+import { createRandom, gidFromText } from '@node-roce/wire';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { hasIpv6, ownPort } from '../../packages/link/testing/loopback.ts';
 import { type PortOptions, solveId } from '../index.js';

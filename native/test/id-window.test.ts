@@ -1,4 +1,4 @@
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { IdWindow } from '../index.js';
 

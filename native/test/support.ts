@@ -1,5 +1,4 @@
 /** Shared by the tests: a port on one loopback address, packets to send, packets that came. */
-import { createRandom } from '@node-roce/link';
 import {
   Icrc,
   NO_PEER,
@@ -11,7 +10,7 @@ import {
   Tx,
   TxBatch,
 } from '@node-roce/transport';
-import { gidFromText } from '@node-roce/wire';
+import { createRandom, gidFromText } from '@node-roce/wire';
 import { Port, type PortOptions, Socket, type SocketOptions } from '../index.js';
 
 export interface Received {

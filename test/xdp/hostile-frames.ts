@@ -1,6 +1,5 @@
 /** Frames for the interface of an AF_XDP link that it has to drop and count, and such as are not for it. */
-import type { Random } from '@node-roce/link';
-import { buildPacket, type PacketInput } from '@node-roce/wire';
+import { buildPacket, type PacketInput, type Random } from '@node-roce/wire';
 
 export interface HostileFrame {
   what: string;

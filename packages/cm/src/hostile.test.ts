@@ -1,9 +1,9 @@
 /** Management datagrams of strangers: forged ones, and those of another dialogue with bits changed, at an end with live connections. */
-import { createRandom } from '@node-roce/link';
 import {
   CM_LAYOUTS,
   CmAttribute,
   type CmName,
+  createRandom,
   MAD_BYTES,
   MAD_HEADER_BYTES,
   MadHeader,

@@ -1,6 +1,5 @@
 /** Two connection managers in virtual time, with a network between them that a test decides on. */
-import { createRandom } from '@node-roce/link';
-import { type CmName, cmNameAt, ipCmServiceId, PortSpace } from '@node-roce/wire';
+import { type CmName, cmNameAt, createRandom, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { Connections } from '../src/connections.ts';
 import type { AcceptInit, CmEvent, CmHost, ConnectInit, Route } from '../src/parameters.ts';
 

@@ -1,5 +1,5 @@
 /** A program on each end of a pair that connects, accepts, refuses, ends and lets go at random times. */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import type { CmEvent } from '../src/parameters.ts';
 import { acceptInit, connectInit, type Network, Pair, routeTo, SERVICE } from './pair.ts';
 

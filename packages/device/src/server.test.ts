@@ -6,7 +6,7 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } f
 import { connect, type Socket } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { host } from '../../link/testing/loopback.ts';
 import { Call, HEADER_BYTES, PROTOCOL_VERSION, Reader } from './protocol.ts';

@@ -1,7 +1,7 @@
 /** One direction of a faulty link: what becomes of each packet, and the packets that are on their way. */
 import { invalid } from '@node-roce/transport';
+import { createRandom } from '@node-roce/wire';
 import { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';
-import { createRandom } from './random.ts';
 
 /** Faults of a device's packets (`openDevice({ faults })`), of those it sends and those it receives. */
 export interface FaultOptions extends Faults {

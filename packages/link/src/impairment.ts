@@ -4,8 +4,7 @@
  * The fault link and the simulator's wires both are made of it.
  */
 import { invalid } from '@node-roce/transport';
-import { ECN_CE, ECN_MASK } from '@node-roce/wire';
-import type { Random } from './random.ts';
+import { ECN_CE, ECN_MASK, type Random } from '@node-roce/wire';
 
 /** Probabilities are 0 … 1, times µs. Absent faults do not happen. */
 export interface Faults {

@@ -7,6 +7,8 @@ export * from './interfaces.ts';
 export type { Link, LinkSharing } from './link.ts';
 export { MemoryLink, MemoryNetwork } from './memory.ts';
 export {
+  LINK_KINDS,
+  LINKS,
   openSocketLink,
   openUdpLink,
   type SocketLinkKind,
@@ -15,7 +17,6 @@ export {
 // The classes themselves are behind `openUdpLink`, so that this package works without the addon.
 export type { FlushIcrc, PortLink, PortLinkOptions } from './port-link.ts';
 export { describePortOwner } from './port-owner.ts';
-export { createRandom, type Random } from './random.ts';
 export { TracerLink, traceError } from './tracer.ts';
 export type { UdpLink, UdpLinkOptions } from './udp.ts';
 export {

@@ -5,12 +5,38 @@ import type { Link } from './link.ts';
 import type { UdpLink, UdpLinkOptions } from './udp.ts';
 import { XDP_MODES, type XdpMode } from './xdp-support.ts';
 
+/** One kind of link on the machine's interfaces. */
+interface LinkRow {
+  /** As a help text puts it. */
+  readonly text: string;
+  /** Two devices of one program can have one interface. */
+  readonly isShared: boolean;
+  open(options: UdpLinkOptions, xdpMode: SocketLinkOptions['xdpMode']): Promise<Link>;
+}
+
 /**
- * `udp` needs the native addon and talks to every RoCE adapter; `dgram` needs nothing and talks to node-roce programs
- * only. `auto` is `udp`, or, with a process warning, `dgram` where the addon can't be loaded.
- * `xdp` bypasses the kernel's UDP stack (docs/xdp.md); where that is not possible it is `udp`, and `limitations` have the reason.
+ * The one list of links on the machine's interfaces, in the order in which texts name them: `udp` needs the native addon and talks to every RoCE
+ * adapter; `dgram` needs nothing and talks to node-roce programs only; `xdp` bypasses the kernel's UDP stack (docs/xdp.md); where that is not
+ * possible it is `udp`, and `limitations` have the reason.
  */
-export type SocketLinkKind = 'auto' | 'udp' | 'dgram' | 'xdp';
+export const LINKS = {
+  udp: { text: 'native addon', isShared: true, open: openUdpLink },
+  dgram: {
+    text: 'node:dgram, reaches node-roce peers only',
+    isShared: true,
+    open: openDgramLink,
+  },
+  xdp: {
+    text: 'AF_XDP: past the kernel’s UDP stack, with CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF',
+    isShared: false,
+    open: openXdpLink,
+  },
+} as const satisfies Record<string, LinkRow>;
+
+/** A link of the list, or `auto`: `udp`, or, with a process warning, `dgram` where the addon can't be loaded. */
+export type SocketLinkKind = 'auto' | keyof typeof LINKS;
+/** The values of an option that chooses a link. */
+export const LINK_KINDS = ['auto', ...Object.keys(LINKS)] as readonly SocketLinkKind[];
 
 /** Options of links on the machine's interfaces. */
 export interface SocketLinkOptions extends UdpLinkOptions {
@@ -29,10 +55,11 @@ export async function openSocketLink(
   kind: SocketLinkKind,
   { xdpMode, ...options }: SocketLinkOptions,
 ): Promise<Link> {
-  if (kind === 'xdp') return openXdpLink(options, xdpMode);
-  if (kind === 'udp') return openUdpLink(options);
-  if (kind === 'dgram') return openDgramLink(options);
-  if (kind !== 'auto') throw invalid('link', `${kind}`, 'auto, udp, dgram or xdp');
+  if (kind !== 'auto') {
+    if (!Object.hasOwn(LINKS, kind))
+      throw invalid('link', `${kind}`, `${LINK_KINDS.slice(0, -1).join(', ')} or ${LINK_KINDS.at(-1)}`);
+    return LINKS[kind].open(options, xdpMode);
+  }
   try {
     return await openUdpLink(options);
   } catch (error) {

@@ -1,6 +1,6 @@
 /** A test as server and as client: opens the device and the channel, plays the session, and ends both. */
 import { CmId } from '@node-roce/rdmacm';
-import { type Device, type OpenOptions, openDevice, RoceError } from '@node-roce/verbs-api';
+import { type Device, type LinkOptions, type OpenOptions, openDevice, RoceError } from '@node-roce/verbs-api';
 import { gidToIpText } from '@node-roce/wire';
 import type { Channel, Patience } from './channel/channel.ts';
 import { CmChannel } from './channel/cm.ts';
@@ -25,7 +25,7 @@ export interface SideOptions extends PlayOptions {
   /** Where the engine of such a device runs; inline. */
   engine?: 'inline' | 'worker';
   /** The link of such a device, and the mode of `xdp`: as `openDevice` takes them. */
-  link?: 'auto' | 'udp' | 'dgram' | 'xdp';
+  link?: LinkOptions['link'];
   xdpMode?: OpenOptions['xdpMode'];
   /** How its connections recover from losses, as `openDevice` takes it. */
   recovery?: OpenOptions['recovery'];

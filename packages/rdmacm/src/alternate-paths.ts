@@ -1,14 +1,14 @@
 /** Alternate paths of a connection: proposes one to the peer and loads it, and loads those that the peer proposes. */
 import type { AlternatePath } from '@node-roce/cm';
 import { type QpAttr, type QueuePair, RoceError, type XrcTarget } from '@node-roce/verbs-api';
+import { addressVector } from '@node-roce/verbs-api/parts';
 import { CmAprStatus } from '@node-roce/wire';
 import type { Endpoint } from './endpoint.ts';
 import { refusedPathError } from './errors.ts';
-import { addressOf } from './qp-steps.ts';
 
 /** The attributes of a queue pair with that path. */
 const attributesOf = ({ route, ackTimeout }: AlternatePath): QpAttr => ({
-  altAhAttr: addressOf(route),
+  altAhAttr: addressVector(route),
   altPkeyIndex: 0,
   altPortNum: 1,
   altTimeout: ackTimeout,

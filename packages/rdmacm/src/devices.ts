@@ -1,6 +1,12 @@
 /** Devices that connections open by themselves, one for each local address and UDP port, shared and closed with the last user. */
 import { isDeepStrictEqual } from 'node:util';
-import { type Device, type OpenOptions, openDevice, type RoceError } from '@node-roce/verbs-api';
+import {
+  type Device,
+  type LinkOptions,
+  type OpenOptions,
+  openDevice,
+  type RoceError,
+} from '@node-roce/verbs-api';
 import { gidToIpText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
 import { invalid } from './errors.ts';
@@ -11,7 +17,7 @@ import { invalid } from './errors.ts';
  * have the same address.
  */
 export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link' | 'address' | 'interface'> & {
-  link?: 'auto' | 'udp' | 'dgram' | 'xdp';
+  link?: LinkOptions['link'];
 };
 
 /** Values of options that are not given, as `openDevice` takes them. */

@@ -13,16 +13,14 @@ import {
   oneOf,
   SIGNAL,
   STRING,
+  within,
 } from '@node-roce/verbs-api/options';
+import { LINK_KIND } from '@node-roce/verbs-api/parts';
 import { isMulticast, parseIpAddress } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
 import { invalid } from './errors.ts';
 import { IdEventChannel } from './events.ts';
 
-const within = (least: number, most: number): OptionType => ({
-  expected: `${least} … ${most}`,
-  is: (value) => Number.isInteger(value) && (value as number) >= least && (value as number) <= most,
-});
 const instance = (expected: string, kind: abstract new (...args: never[]) => object): OptionType => ({
   expected,
   is: (value) => value instanceof kind,
@@ -123,7 +121,7 @@ function checkDeviceOptions({ device, deviceOptions }: { device?: unknown; devic
     if ((deviceOptions as Record<string, unknown>)[name] !== undefined)
       throw invalid(`deviceOptions.${name}`, 'is no option here', 'the local address of the id, or a device');
   const { link } = deviceOptions as { link?: unknown };
-  if (link !== undefined) checkArgument('deviceOptions.link', link, oneOf('auto', 'udp', 'dgram', 'xdp'));
+  if (link !== undefined) checkArgument('deviceOptions.link', link, LINK_KIND);
 }
 
 export function checkIdOptions(options: {

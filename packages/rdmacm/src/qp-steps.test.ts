@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
 
-const own = { packetLifetime: 16, ackTimeout: undefined, limits: {} } as OwnSide;
+const own = { type: 'RC', packetLifetime: 16, ackTimeout: undefined, limits: {} } as OwnSide;
 const listenerTimeout = (primaryAckTimeout: number, side = own) =>
   listenerSteps(side, { primaryAckTimeout, pathMtu: 3 } as never, {} as never).rts.timeout;
 const initiatorTimeout = (targetAckDelay: number, side = own) =>

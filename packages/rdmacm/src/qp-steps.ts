@@ -1,6 +1,7 @@
 /** Attributes of queue pairs that follow from the messages of both sides (IBTA vol 1 §12.9; core/cm.c `cm_init_qp_*_attr`). */
 import { ackTimeoutCode, type Route, repliedQpn } from '@node-roce/cm';
-import { Access, type AhAttr, type QpAttr, type QpType } from '@node-roce/verbs-api';
+import { Access, type QpAttr, type QpType } from '@node-roce/verbs-api';
+import { addressVector, takenBy } from '@node-roce/verbs-api/parts';
 import { type CmFields, mtuEnumToBytes } from '@node-roce/wire';
 
 import type { RequestTerms } from './incoming.ts';
@@ -28,17 +29,6 @@ export interface OwnSide {
   limits: { maxQpRdAtom: number; maxQpInitRdAtom: number };
 }
 
-/** The address vector of a route. */
-export const addressOf = ({ gid, sgidIndex, flowLabel, trafficClass, hopLimit }: Route): AhAttr => ({
-  grh: { dgid: gid, sgidIndex, flowLabel, trafficClass, hopLimit },
-  isGlobal: true,
-  dlid: 0,
-  sl: 0,
-  srcPathBits: 0,
-  staticRate: 0,
-  portNum: 1,
-});
-
 /** The way of a listener's data: to the address that REQ names, which is not always the one that it came from. */
 const routeOfRequest = (message: RequestTerms, from: Route): Route => ({
   sgidIndex: from.sgidIndex,
@@ -56,23 +46,18 @@ interface Steps {
   rts: QpAttr;
 }
 
-/** An XRC initiator has no responder, and a target no requester: the steps without their attributes. */
-function stepsOf(type: QpType, { rtr, rts }: Steps): Steps {
-  if (type === 'XRC_INI') {
-    const { maxDestRdAtomic: _depth, minRnrTimer: _timer, ...initiator } = rtr;
-    return { rtr: initiator, rts };
-  }
-  if (type !== 'XRC_TGT') return { rtr, rts };
-  const { qpState, sqPsn, timeout } = rts;
-  return { rtr, rts: { qpState, sqPsn, timeout } };
-}
+/** The attributes that the type takes: an XRC initiator has no responder, and a target no requester. */
+const stepsOf = (type: QpType, { rtr, rts }: Steps): Steps => ({
+  rtr: takenBy(type, 'INIT', rtr),
+  rts: takenBy(type, 'RTR', rts),
+});
 
 /** Initiator, from REP. */
 export function initiatorSteps(own: OwnSide, reply: CmFields<'REP'>, route: Route, pathMtu: number): Steps {
   return stepsOf(own.type, {
     rtr: {
       qpState: 'RTR',
-      ahAttr: addressOf(route),
+      ahAttr: addressVector(route),
       pathMtu,
       destQpNum: repliedQpn(own.type === 'XRC_INI' ? 'XRC' : 'RC', reply),
       rqPsn: own.psn,
@@ -104,7 +89,7 @@ export function listenerSteps(own: OwnSide, message: RequestTerms, from: Route):
   return stepsOf(own.type, {
     rtr: {
       qpState: 'RTR',
-      ahAttr: addressOf(routeOfRequest(message, from)),
+      ahAttr: addressVector(routeOfRequest(message, from)),
       pathMtu: mtuEnumToBytes(message.pathMtu),
       destQpNum: message.localQpn,
       rqPsn: own.psn,

@@ -6,16 +6,12 @@ import {
   checkOptions,
   NUMBER,
   OBJECT,
-  type OptionType,
   type OptionTypes,
   SIGNAL,
   STRING,
+  within,
 } from '@node-roce/verbs-api/options';
 
-const within = (least: number, most: number): OptionType => ({
-  expected: `${least} … ${most}`,
-  is: (value) => Number.isInteger(value) && (value as number) >= least && (value as number) <= most,
-});
 const BYTES = within(2, 2 ** 30);
 const MILLISECONDS = within(0, 2 ** 31 - 1);
 const PORT = within(0, 65_535);

@@ -10,7 +10,8 @@
  */
 
 // Faults, and the randomness that decides over them; those of links on real sockets, too.
-export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
+export { FaultLink, type FaultOptions, type Faults } from '@node-roce/link';
+export { createRandom, type Random } from '@node-roce/wire';
 // The model of a connection manager.
 export * from './cm-model/cm.ts';
 export type { CmConnection } from './cm-model/connection.ts';

@@ -1,5 +1,13 @@
-import { createRandom } from '@node-roce/link';
-import { AethKind, aethKind, aethSyndrome, bthOpcode, bthPsn, NakCode, Opcode } from '@node-roce/wire';
+import {
+  AethKind,
+  aethKind,
+  aethSyndrome,
+  bthOpcode,
+  bthPsn,
+  createRandom,
+  NakCode,
+  Opcode,
+} from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { type Packet, Pair, type WorkInit } from '../testing/pair.ts';
 import { Access, SendFlags, WcFlags, WcOpcode } from './constants.ts';

@@ -1,5 +1,5 @@
 /** Packets that nobody of good will sends: no exception, no byte outside of the regions. */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { gidOf, Pair } from '../testing/pair.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, RxBatch } from './batch.ts';

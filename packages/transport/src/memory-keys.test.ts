@@ -1,5 +1,5 @@
 /** Keys, addresses and lifetimes of regions and windows (ibv_reg_mr(3), ibv_rereg_mr(3), IBTA vol 1 §10.6). */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';

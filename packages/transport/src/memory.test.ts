@@ -1,4 +1,4 @@
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';

@@ -1,5 +1,5 @@
 /** Regions without memory (ibv_alloc_null_mr(3)): zeros to send, and what arrives is discarded. */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair, QKEY, type Side } from '../testing/pair.ts';
 import { frameOf, setUpRaw } from '../testing/raw-side.ts';

@@ -1,6 +1,5 @@
 /** FLUSH and ATOMIC_WRITE (IBTA vol 1 annex A19): requester and responder, answers, rights, duplicates, losses. */
-import { createRandom } from '@node-roce/link';
-import { bthOpcode, NakCode, Opcode } from '@node-roce/wire';
+import { bthOpcode, createRandom, NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
 import { Pair } from '../testing/pair.ts';

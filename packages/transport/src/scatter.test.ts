@@ -1,5 +1,5 @@
 /** Payload that goes into a scatter/gather list, in pieces (IBTA vol 1 §9.4, ibv_post_recv(3)). */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { RegionTable, TxBatch } from './batch.ts';
 import { Access } from './constants.ts';

@@ -2,8 +2,7 @@
  * SENDs of one packet have a short way through the responder, which receives of one element alone may take. Both ways have to do the
  * same: completions, memory, replies, counters and state.
  */
-import { createRandom } from '@node-roce/link';
-import { Opcode } from '@node-roce/wire';
+import { createRandom, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
 import { Ring } from './index.ts';

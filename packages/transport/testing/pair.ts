@@ -1,5 +1,5 @@
 /** Two adapters joined by a wire in virtual time: the harness of the engine's scenario tests. */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import {
   Adapter,
   type AdapterOptions,

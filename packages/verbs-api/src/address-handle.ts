@@ -1,6 +1,7 @@
 /** Address handles: where datagrams go. */
 import { type AhAttr, invalid } from '@node-roce/transport';
 import { gidFromIpBytes, gidToText } from '@node-roce/wire';
+import { addressVector } from './address-vector.ts';
 import { gidBytes, sameKind } from './connection.ts';
 import { Ending } from './ending.ts';
 import type { Engine, EngineFacts } from './engine/engine.ts';
@@ -34,15 +35,7 @@ export function addressAttr(init: AddressInit, { gids }: EngineFacts): AhAttr {
     throw invalid('gid', 'no local address is of its kind', gids.map((g) => g.address).join(', '));
   }
   const { flowLabel = 0, trafficClass = 0, hopLimit = 64, sl = 0 } = init;
-  return {
-    grh: { dgid, sgidIndex, flowLabel, trafficClass, hopLimit },
-    isGlobal: true,
-    dlid: 0,
-    sl,
-    srcPathBits: 0,
-    staticRate: 0,
-    portNum: 1,
-  };
+  return addressVector({ gid: dgid, sgidIndex, flowLabel, trafficClass, hopLimit, sl });
 }
 
 /** Bytes before a datagram's payload in a receive: where the sender's IP header lies (IBTA annex A17.4.5.3). */

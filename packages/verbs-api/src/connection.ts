@@ -4,7 +4,6 @@
  */
 import {
   Access,
-  type AhAttr,
   type GidEntry,
   invalid,
   type QpAttr,
@@ -14,6 +13,7 @@ import {
   transition,
 } from '@node-roce/transport';
 import { ackTimeoutCodeFor, gidFromText, isIpv4Mapped, isLinkLocal, rnrTimerCodeFor } from '@node-roce/wire';
+import { addressVector } from './address-vector.ts';
 import type { EngineFacts } from './engine/engine.ts';
 import { described } from './options.ts';
 
@@ -100,21 +100,8 @@ export function connectAttributes(
     );
   }
   const access = options.access ?? Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
-  const ahAttr: AhAttr = {
-    grh: {
-      dgid,
-      sgidIndex,
-      flowLabel: options.flowLabel ?? 0,
-      trafficClass: options.trafficClass ?? 0,
-      hopLimit: options.hopLimit ?? 64,
-    },
-    isGlobal: true,
-    dlid: 0,
-    sl: options.sl ?? 0,
-    srcPathBits: 0,
-    staticRate: 0,
-    portNum: 1,
-  };
+  const { flowLabel = 0, trafficClass = 0, hopLimit = 64, sl = 0 } = options;
+  const ahAttr = addressVector({ gid: dgid, sgidIndex, flowLabel, trafficClass, hopLimit, sl });
   const all = {
     init: { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access },
     rtr: {
@@ -158,7 +145,7 @@ function codeOf(
 }
 
 /** The attributes that the transition of this type takes: UC has no timers, retries, READs and atomics. */
-function takenBy(type: QpType, from: QpState, attr: QpAttr): QpAttr {
+export function takenBy(type: QpType, from: QpState, attr: QpAttr): QpAttr {
   const { required, optional } = transition(type, from, attr.qpState!)!;
   const names = ['qpState', ...required, ...optional];
   return Object.fromEntries(Object.entries(attr).filter(([name]) => names.includes(name)));

@@ -1,4 +1,5 @@
 /** The options of the calls of this package, by name and type. */
+import { LINK_KINDS } from '@node-roce/link';
 import {
   CONGESTION_DEFAULTS,
   CONTROLLERS,
@@ -69,12 +70,15 @@ const PORT: OptionType = {
   is: (value) => INTEGER.is(value) && (value as number) >= 1 && (value as number) <= 65_535,
 };
 
+/** A link on the machine's interfaces. */
+export const LINK_KIND = oneOf(...LINK_KINDS);
+
 const OPEN: OptionTypes = {
   address: either(STRING, LIST),
   ...all(['interface', 'trace'], STRING),
   port: PORT,
   engine: oneOf('inline', 'worker'),
-  link: either(oneOf('auto', 'udp', 'dgram', 'xdp'), OBJECT),
+  link: either(LINK_KIND, OBJECT),
   xdpMode: oneOf('auto', 'any', 'zero-copy', 'native', 'generic'),
   credits: BOOLEAN,
   experimental: listOf(...EXPERIMENTAL),

@@ -16,6 +16,12 @@ export const INTEGER = type(
   'a whole number of 0 or more',
   (value) => Number.isSafeInteger(value) && (value as number) >= 0,
 );
+/** A whole number of a range, both ends included. */
+export const within = (least: number, most: number): OptionType =>
+  type(
+    `${least} … ${most}`,
+    (value) => Number.isInteger(value) && (value as number) >= least && (value as number) <= most,
+  );
 export const NUMBER = type('a number', (value) => typeof value === 'number');
 export const OBJECT = type('an object', (value) => typeof value === 'object' && value !== null);
 export const LIST = type('a list', Array.isArray);

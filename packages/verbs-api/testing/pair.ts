@@ -1,5 +1,6 @@
 /** Two devices in one process, joined by memory links: the harness of this package's tests. */
-import { createRandom, FaultLink, type FaultOptions, MemoryNetwork } from '@node-roce/link';
+import { FaultLink, type FaultOptions, MemoryNetwork } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import {
   type CompletionQueue,
   type ConnectOptions,

@@ -1,5 +1,4 @@
 import { crc32 as zlibCrc32 } from 'node:zlib';
-import { createRandom } from '@node-roce/link';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fromHex } from './bytes.ts';
@@ -16,6 +15,7 @@ import {
   verifyIcrc,
   writeIcrc,
 } from './icrc.ts';
+import { createRandom } from './random.ts';
 
 // Frames of real adapters, Ethernet header first (a ConnectX-4 Lx, a Huawei NIC, a Mellanox OUI).
 const CNP = fromHex(

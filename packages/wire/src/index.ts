@@ -27,4 +27,5 @@ export * from './packet.ts';
 export * from './pause.ts';
 export * from './port.ts';
 export * from './psn.ts';
+export * from './random.ts';
 export * from './timers.ts';

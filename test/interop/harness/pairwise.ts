@@ -1,5 +1,5 @@
 /** Samples of a matrix of cases that cover all pairs of values. */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { SAMPLE } from './sample.ts';
 
 /** Numbers in [0, 1) that a text decides. */

@@ -1,6 +1,6 @@
 /** Commands that open adapters and move data. */
 import { integer, type OptionSpec, oneOf, percent, seconds, text } from '../options.ts';
-import { ibvDevice, link, udpPort } from './shared.ts';
+import { ibvDevice, link, linkOfPair, udpPort } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 /** Of rping and ping: the port of an rping server. */
@@ -9,15 +9,6 @@ const connectionPort: OptionSpec = {
   summary: 'Port of port space TCP',
   parse: integer(1, 65_535),
   fallback: 7174,
-};
-
-/** Of two adapters on one interface, the loopback: AF_XDP takes one program of each. */
-const linkOfPair: OptionSpec = {
-  flags: '--link <kind>',
-  summary:
-    'udp (native addon), dgram (node:dgram, reaches node-roce peers only), or auto: udp if the addon is available, otherwise dgram',
-  parse: oneOf('auto', 'udp', 'dgram'),
-  fallback: 'auto',
 };
 
 export const adapterCommands: readonly CommandSpec[] = [

@@ -1,4 +1,5 @@
 /** Options that several commands have. */
+import { LINKS } from '@node-roce/link';
 import { integer, type OptionSpec, oneOf, text } from '../options.ts';
 
 /** For machines on which another program owns 4791; peers other than this program know 4791 only. */
@@ -9,14 +10,19 @@ export const udpPort: OptionSpec = {
   fallback: 4791,
 };
 
-/** Of commands that open a device at an address of this machine. */
-export const link: OptionSpec = {
+const linkOf = (kinds: readonly (keyof typeof LINKS)[]): OptionSpec => ({
   flags: '--link <kind>',
-  summary:
-    'udp (native addon), dgram (node:dgram, reaches node-roce peers only), xdp (AF_XDP: past the kernel’s UDP stack, with CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF), or auto: udp if the addon is available, otherwise dgram',
-  parse: oneOf('auto', 'udp', 'dgram', 'xdp'),
+  summary: `${kinds.map((kind) => `${kind} (${LINKS[kind].text})`).join(', ')}, or auto: udp if the addon is available, otherwise dgram`,
+  parse: oneOf('auto', ...kinds),
   fallback: 'auto',
-};
+});
+const kinds = Object.keys(LINKS) as (keyof typeof LINKS)[];
+
+/** Of commands that open a device at an address of this machine. */
+export const link = linkOf(kinds);
+
+/** Of two adapters on one interface, the loopback: AF_XDP takes one program of each. */
+export const linkOfPair = linkOf(kinds.filter((kind) => LINKS[kind].isShared));
 
 /** For peers that count packets: nothing is sent but what `retry_cnt` allows. */
 export const probes: OptionSpec = {

@@ -13,6 +13,7 @@ import {
   sourceTowards,
 } from '@node-roce/rdmacm/parts';
 import type { AhAttr, Device } from '@node-roce/verbs-api';
+import { addressVector } from '@node-roce/verbs-api/parts';
 import { gidEquals, type PortSpace } from '@node-roce/wire';
 import { Failed } from '../protocol.ts';
 import type { PathInit, Places } from './abi.ts';
@@ -149,15 +150,13 @@ export class Addresses {
   addressHandle(dgid: Uint8Array): AhAttr {
     const own = this.local ? this.#gidIndex(this.local.address) : 0;
     const { trafficClass, flowLabel = 0 } = { trafficClass: this.trafficClass, ...this.route };
-    return {
-      grh: { dgid, sgidIndex: Math.max(own, 0), flowLabel, trafficClass, hopLimit: HOP_LIMIT },
-      isGlobal: true,
-      dlid: 0,
-      sl: 0,
-      srcPathBits: 0,
-      staticRate: 0,
-      portNum: 1,
-    };
+    return addressVector({
+      gid: dgid,
+      sgidIndex: Math.max(own, 0),
+      flowLabel,
+      trafficClass,
+      hopLimit: HOP_LIMIT,
+    });
   }
 
   /** Gives the port back. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { constants, gzipSync } from 'node:zlib';
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classicMicro, concat, hex, ngLittle, ngSections, parse, plain } from '../../testing/captures.ts';
 import { CaptureErrorCode, PcapEncoder } from '../index.ts';

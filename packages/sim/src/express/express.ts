@@ -3,7 +3,6 @@
  * fixed slots, in virtual time, without an object for each. For what needs many queue pairs or very many messages; the
  * model can't take part, and nothing is recorded.
  */
-import { createRandom, type Random } from '@node-roce/link';
 import {
   Adapter,
   FRAGMENT_WORDS,
@@ -18,7 +17,7 @@ import {
   Tx,
   TxBatch,
 } from '@node-roce/transport';
-import { gidFromText, TWO_32 } from '@node-roce/wire';
+import { createRandom, gidFromText, type Random, TWO_32 } from '@node-roce/wire';
 
 export interface ExpressOptions {
   seed: number;

@@ -1,6 +1,6 @@
 /** Very many small messages: sequence numbers of every kind wrap, with losses, copies and packets that overtake others. */
-import { createRandom, type Random } from '@node-roce/link';
 import { Access, type MrCreated } from '@node-roce/transport';
+import { createRandom, type Random } from '@node-roce/wire';
 import { CONNECTION_DEFAULTS } from '../network/pair.ts';
 import { require } from '../network/workload-checks.ts';
 import { Express, type ExpressHost } from './express.ts';

@@ -2,16 +2,17 @@
  * Hosts whose programs make, use and end connections all the time, some at once and one after another, over a bad
  * network and links that have no room now and then.
  */
-import { createRandom, type Random } from '@node-roce/link';
 import type { Congestion, Recovery } from '@node-roce/transport';
 import {
   AethKind,
   aethKind,
   aethValue,
   bthOpcode,
+  createRandom,
   gidEquals,
   gidFromText,
   Opcode,
+  type Random,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
 import { decodePacket, type ModelPacket, rowOf } from '../model/packet.ts';

@@ -2,7 +2,7 @@
  * The life of two queue pairs of UC or UD: messages may be lost, but what arrives is whole, in order on UC, and was sent;
  * what completed at the sender has left its memory. They end as reliable ones do, and the peer hears nothing of it.
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import { GRH_BYTES } from '../model/ud-responder.ts';
 import type { ModelCompletion } from '../model/work.ts';
 import type { SimSend, VariableQp } from '../network/endpoint.ts';

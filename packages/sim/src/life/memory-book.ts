@@ -3,7 +3,7 @@
  * behind that nobody may touch; once it was deregistered, its bytes are changed and watched for a while: nothing may
  * write them any more, and who still sends them sends bytes that the peer does not expect.
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import { ModelAccess } from '../model/verbs.ts';
 import type { SimDevice, SimRegion } from '../network/endpoint.ts';
 import { require } from '../network/workload-checks.ts';

@@ -2,7 +2,7 @@
  * The life of one reliable connection: two programs make it, use it in both directions and end it, each in its own way
  * and at its own time. Until somebody ends it, everything succeeds; afterwards each side hears of it by the rules.
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import { ModelAccess } from '../model/verbs.ts';
 import type { AttributeChange, SimDevice, SimSrq, SimWindow, VariableQp } from '../network/endpoint.ts';
 import type { Network } from '../network/network.ts';

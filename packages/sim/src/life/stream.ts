@@ -2,7 +2,7 @@
  * The requests of one side of a reliable connection: requests of every kind with memory of their own, and all that
  * must come of them. The program that posts them may end at any time, so each thing is checked as soon as it is settled.
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import { readU64, writeU64 } from '../model/memory.ts';
 import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
 import { INLINE_BYTES, type SimSend, type VariableQp } from '../network/endpoint.ts';

@@ -1,6 +1,6 @@
 /** How the engines of a seeded run control congestion: both controllers come up, mixed, on ways that mark packets. */
-import { createRandom } from '@node-roce/link';
 import type { Congestion } from '@node-roce/transport';
+import { createRandom } from '@node-roce/wire';
 import type { EndpointKind } from './pair.ts';
 import type { WireOptions } from './wire.ts';
 

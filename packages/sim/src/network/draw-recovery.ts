@@ -1,6 +1,6 @@
 /** How the engines of a seeded run recover from losses: all ways come up, mixed. */
-import { createRandom } from '@node-roce/link';
 import type { Recovery } from '@node-roce/transport';
+import { createRandom } from '@node-roce/wire';
 import type { EndpointKind } from './pair.ts';
 
 /** Sets the numbers of recovery apart from those of the run itself: what a seed did before it still does. */

@@ -1,5 +1,4 @@
 /** The engine on the network: an `Adapter` driven through its public face. */
-import { createRandom } from '@node-roce/link';
 import {
   Access,
   Adapter,
@@ -17,6 +16,7 @@ import {
   Tx,
   TxBatch,
 } from '@node-roce/transport';
+import { createRandom } from '@node-roce/wire';
 import type { XrcReceipt } from '../model/xrc-qp.ts';
 import {
   ACTIVE_MTU,

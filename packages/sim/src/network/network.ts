@@ -4,8 +4,7 @@
  * A step goes to the next moment at which anything happens; there every host takes what arrived, then
  * runs the timers that are due, then sends: the order of the real run loop.
  */
-import { createRandom } from '@node-roce/link';
-import { bthDestQp, gidEquals } from '@node-roce/wire';
+import { bthDestQp, createRandom, gidEquals } from '@node-roce/wire';
 import { Slowness, type SlowOptions } from './slowness.ts';
 import { type SimPacket, Wire, type WireOptions } from './wire.ts';
 

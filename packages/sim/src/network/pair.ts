@@ -1,7 +1,6 @@
 /** Two connected endpoints, engine or model, on a network of their own. */
-import { createRandom } from '@node-roce/link';
 import { Access } from '@node-roce/transport';
-import { gidFromText } from '@node-roce/wire';
+import { createRandom, gidFromText } from '@node-roce/wire';
 import type { ConnectionOptions, Endpoint } from './endpoint.ts';
 import { EngineEndpoint } from './engine-endpoint.ts';
 import { ModelEndpoint } from './model-endpoint.ts';

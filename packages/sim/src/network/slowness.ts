@@ -1,5 +1,5 @@
 /** A host that is slow, not lossy: its thread works on packets in batches, and loses the processor now and then. */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 
 export interface SlowOptions {
   /** Packets that it takes at once, at most. */

@@ -2,9 +2,8 @@
  * Taps: what a capture taken at one place of a simulated network shows, together with what is known of each packet
  * in it: whether its sender had sent it before, and why.
  */
-import { createRandom } from '@node-roce/link';
 import { LinkType, PcapngEncoder } from '@node-roce/pcap';
-import { gidEquals } from '@node-roce/wire';
+import { createRandom, gidEquals } from '@node-roce/wire';
 import { frameOf } from './frames.ts';
 import type { Network, SimHost, TracedPacket } from './network.ts';
 

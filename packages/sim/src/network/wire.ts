@@ -1,6 +1,7 @@
 /** One direction of a link: what becomes of a packet between two hosts. */
-import { type Faults, Impairment, type PacketHandling, type Random } from '@node-roce/link';
+import { type Faults, Impairment, type PacketHandling } from '@node-roce/link';
 import type { RetransmitCause } from '@node-roce/transport';
+import type { Random } from '@node-roce/wire';
 
 /** A packet on its way: the bytes from the BTH through the pad. */
 export interface SimPacket {

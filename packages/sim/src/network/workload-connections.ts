@@ -1,5 +1,5 @@
 /** Reliable connections between any number of devices, all at work at once: what a capture in a data centre has in it. */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import type { ConnectionOptions, SimDevice, SimQp } from './endpoint.ts';
 import type { Network } from './network.ts';
 import { Flow, type FlowEnd, flowEnd } from './workload-flow.ts';

@@ -2,7 +2,7 @@
  * One direction of a reliable connection's workload: requests of every kind, and all that must come of them, known
  * beforehand.
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import { readU64, writeU64 } from '../model/memory.ts';
 import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
 import type { Endpoint, SimDevice, SimQp, SimReceive, SimSend } from './endpoint.ts';

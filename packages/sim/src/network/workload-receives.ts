@@ -1,5 +1,5 @@
 /** Where a flow's messages arrive: a queue pair's own receives, or an SRQ that several flows draw from. */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import type { SimReceive } from './endpoint.ts';
 import { require } from './workload-checks.ts';
 import { RECEIVED, RECEIVES, SLOT } from './workload-layout.ts';

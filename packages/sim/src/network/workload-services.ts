@@ -3,8 +3,7 @@
  * UC and UD, alone and on an SRQ; a multicast group. Each is a lane of its own, in both directions; they share the
  * devices, the SRQs and the wire.
  */
-import type { Random } from '@node-roce/link';
-import { bthOpcode, gidEquals, gidFromText, Opcode } from '@node-roce/wire';
+import { bthOpcode, gidEquals, gidFromText, Opcode, type Random } from '@node-roce/wire';
 import { grhArea } from '../model/grh.ts';
 import { MULTICAST_QPN } from '../model/multicast.ts';
 import { decodePacket, type ModelPacket } from '../model/packet.ts';

@@ -1,6 +1,5 @@
 /** One direction between two queue pairs of UC or UD: random messages, and what must come of them by what the wire brought. */
-import type { Random } from '@node-roce/link';
-import { opcodeInfo } from '@node-roce/wire';
+import { opcodeInfo, type Random } from '@node-roce/wire';
 import { MULTICAST_QPN } from '../model/multicast.ts';
 import type { ModelPacket } from '../model/packet.ts';
 import { GRH_BYTES } from '../model/ud-responder.ts';

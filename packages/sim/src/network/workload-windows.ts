@@ -2,8 +2,8 @@
  * Memory windows in a workload: one side binds them, the other goes through them, and each ends in one of the ways in which
  * windows end. One keeper stands for the windows of one side of a connection, one at a time.
  */
-import type { Random } from '@node-roce/link';
 import { Access } from '@node-roce/transport';
+import type { Random } from '@node-roce/wire';
 import type { ModelCompletion } from '../model/work.ts';
 import type { SimBind, SimDevice, SimSend, SimWindow } from './endpoint.ts';
 import { require } from './workload-checks.ts';

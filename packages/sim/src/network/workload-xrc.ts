@@ -2,7 +2,7 @@
  * XRC between two devices, both ways: initiators of one whose requests are for the SRQs of the other in turn, as programs do
  * that reach every process of a machine over one connection (IBTA vol 1 annex A14).
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import type { ModelCompletion } from '../model/work.ts';
 import type { ConnectionOptions, SimDevice, SimQp, SimXrcSrq } from './endpoint.ts';
 import { require } from './workload-checks.ts';

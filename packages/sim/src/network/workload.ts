@@ -3,7 +3,7 @@
  * it known beforehand: the order and contents of what is received, every byte read, every atomic's
  * answer, every completion, and the memory at the end.
  */
-import type { Random } from '@node-roce/link';
+import type { Random } from '@node-roce/wire';
 import type { Endpoint } from './endpoint.ts';
 import { Flow } from './workload-flow.ts';
 

@@ -1,5 +1,5 @@
 /** Resizing the queues of a queue pair while they are used: the program's part by hand. */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair, QKEY, type Side } from '../../testing/pair.ts';
 import { gatherSlot, type QpCap, QpStateCode, Ring } from '../index.ts';

@@ -2,8 +2,7 @@
  * SQD finishes the requests that were started and no others (IBTA vol 1 §10.3.1.5): a request is started with its first packet.
  * Judged by the packets on the wire.
  */
-import { createRandom } from '@node-roce/link';
-import { bthOpcode, bthPsn, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
+import { bthOpcode, bthPsn, createRandom, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair, QKEY, type WorkInit } from '../../testing/pair.ts';
 import { Access } from '../index.ts';

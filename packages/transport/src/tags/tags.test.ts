@@ -1,6 +1,5 @@
 /** Tag matching: which receive a message gets, rendezvous, and the order that synchronization keeps (ibv_post_srq_ops(3)). */
-import { createRandom } from '@node-roce/link';
-import { TmhOpcode } from '@node-roce/wire';
+import { createRandom, TmhOpcode } from '@node-roce/wire';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Completion, Pair } from '../../testing/pair.ts';
 import { Cqe, type MrCreated, Ring, type SrqCreated, type SrqOp, WcFlags, WcOpcode } from '../index.ts';

@@ -2,8 +2,7 @@
  * The tail loss probe (RFC 8985 §7, fitted to RoCE): when an answer is overdue, one packet is sent once more. Overdue is two smoothed round
  * trips and the largest ACK delay, 50 µs at least. None before the round trip is known, and one a flight on a connection that lost nothing.
  */
-import { createRandom } from '@node-roce/link';
-import { BTH_BYTES, bthPsn, NakCode, Opcode, rethLength } from '@node-roce/wire';
+import { BTH_BYTES, bthPsn, createRandom, NakCode, Opcode, rethLength } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../../../testing/by-hand.ts';
 

@@ -1,5 +1,5 @@
 /** Random numbers that a seed repeats. */
-import { TWO_32 } from '@node-roce/wire';
+import { TWO_32 } from './bytes.ts';
 
 export interface Random {
   /** Uniform, unsigned 32 bits. */
