@@ -16,6 +16,15 @@ import {
   WrOpcode,
 } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
+import {
+  write64,
+  writeDestination,
+  writeElement,
+  writeExtent,
+  writeInlineBytes,
+  writeOperation,
+  writeReceive,
+} from './entries.ts';
 import { accessBits, type MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
 import { NullMemoryRegion } from './null-region.ts';
@@ -45,26 +54,7 @@ import {
 /** Finds the region that a view lies in. */
 export type FindRegion = (view: Uint8Array) => MemoryRegion;
 
-// A bigint is taken apart by way of memory: shifts and masks would make three more of them.
-const splitBigint = new BigUint64Array(1);
-const splitWords = new Uint32Array(splitBigint.buffer);
-splitBigint[0] = 1n;
-/** Index of the low word: 0 on a little-endian machine. */
-const LOW = splitWords[0] === 1 ? 0 : 1;
 const NO_LIST: readonly SgElement[] = [];
-
-function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
-  if (typeof wrId === 'number') {
-    if (!Number.isSafeInteger(wrId) || wrId < 0)
-      throw invalid('wrId', `${wrId}`, 'an integer of 0 … 2^53 − 1, or a bigint');
-    words[w] = wrId;
-    words[w + 1] = Math.floor(wrId / TWO_32);
-  } else if (typeof wrId === 'bigint') {
-    splitBigint[0] = wrId;
-    words[w] = splitWords[LOW];
-    words[w + 1] = splitWords[1 - LOW];
-  } else throw invalid('wrId', described(wrId), 'an integer of 0 … 2^53 − 1, or a bigint');
-}
 
 /**
  * Writes the first elements of the list; returns their bytes in all.
@@ -171,9 +161,7 @@ function writeRaw(words: Uint32Array, w: number, i: number, { addr, length, lkey
   if (typeof addr !== 'bigint') throw invalidElement(i, '.addr', addr, 'a bigint');
   if (!isUnsigned32(length)) throw invalidElement(i, '.length', described(length), '0 … 2^32 − 1');
   if (!isUnsigned32(lkey)) throw invalidElement(i, '.lkey', described(lkey), '0 … 2^32 − 1');
-  write64(words, w + Sge.ADDRESS_HIGH, addr);
-  words[w + Sge.LENGTH] = length;
-  words[w + Sge.LKEY] = lkey;
+  writeElement(words, w, addr, length, lkey);
   return length;
 }
 
@@ -186,7 +174,7 @@ function regionBytes(element: SgeInit, i: number): Uint8Array {
 }
 
 /** Copies inline data behind the entry; returns its bytes. */
-function writeInline(ring: Ring, start: number, list: readonly SgElement[], max: number): number {
+function writeInline(ring: Ring, w: number, list: readonly SgElement[], max: number): number {
   if (!Array.isArray(list)) throw invalid('sgList', described(list), 'a list of views, or regions');
   let total = 0;
   for (const [i, element] of list.entries()) {
@@ -196,7 +184,7 @@ function writeInline(ring: Ring, start: number, list: readonly SgElement[], max:
     const bytes = element instanceof Uint8Array ? element : regionBytes(element, i);
     if (total + bytes.length > max)
       throw invalid('sgList', 'more inline data than the queue pair takes', `${max} bytes at most`);
-    ring.bytes.set(bytes, start * 4 + total);
+    writeInlineBytes(ring, w, total, bytes);
     total += bytes.length;
   }
   return total;
@@ -232,15 +220,12 @@ export function writeSend(
   if (flag(wr.solicited, 'solicited')) flags |= SendFlags.SOLICITED;
   if (flag(wr.inline, 'inline')) {
     flags |= SendFlags.INLINE;
-    words[w + SendWqe.SGE_COUNT] = 0;
-    words[w + SendWqe.LENGTH] = writeInline(ring, w + SendWqe.SGE, list, maxInline);
+    writeExtent(words, w, 0, writeInline(ring, w, list, maxInline));
   } else {
     const count = list.length;
-    words[w + SendWqe.LENGTH] = writeList(words, w + SendWqe.SGE, list, count, maxSge, find);
-    words[w + SendWqe.SGE_COUNT] = count;
+    writeExtent(words, w, count, writeList(words, w + SendWqe.SGE, list, count, maxSge, find));
   }
-  words[w + SendWqe.OPCODE_FLAGS] = row.opcode | (flags << 8);
-  writeWrId(words, w + SendWqe.WR_ID_LOW, wr.wrId ?? 0);
+  writeOperation(words, w, row.opcode, flags, wr.wrId ?? 0);
   if (row.immediate) {
     words[w + SendWqe.IMMEDIATE] = unsigned32('immData', wr.immData);
   } else if (row.invalidate) {
@@ -321,10 +306,10 @@ function writeDatagram(words: Uint32Array, w: number, ud: Datagram | undefined):
   const { remoteQpn, remoteQkey } = ud;
   if (!Number.isInteger(remoteQpn) || remoteQpn < 0 || remoteQpn > 0xff_ffff)
     throw invalid('ud.remoteQpn', `${remoteQpn}`, '24 bits');
-  words[w + SendWqe.REMOTE_QPN] = remoteQpn;
-  words[w + SendWqe.REMOTE_QKEY] = unsigned32('ud.remoteQkey', remoteQkey);
-  if (ud.ah.handle === undefined) throw invalid('ud.ah', described(ud.ah), 'an address handle (pd.createAh)');
-  words[w + SendWqe.ADDRESS_HANDLE] = ud.ah.handle;
+  const qkey = unsigned32('ud.remoteQkey', remoteQkey);
+  const { handle } = ud.ah;
+  if (handle === undefined) throw invalid('ud.ah', described(ud.ah), 'an address handle (pd.createAh)');
+  writeDestination(words, w, handle, remoteQpn, qkey);
 }
 
 /** Writes the request of ibv_bind_mw(3) into entry `index`: a window of type 1, under its next key. */
@@ -339,8 +324,7 @@ export function writeBindRequest(
   const w = ring.wordOf(index);
   if (range !== undefined) checkCall(range, RANGE, 'range');
   const flags = (signaled ? SendFlags.SIGNALED : 0) | (fence ? SendFlags.FENCE : 0);
-  words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.BIND_MW | (flags << 8);
-  writeWrId(words, w + SendWqe.WR_ID_LOW, wrId);
+  writeOperation(words, w, WrOpcode.BIND_MW, flags, wrId);
   writeBind(words, w, mw, mw.nextRkey, range);
 }
 
@@ -356,8 +340,7 @@ function writeBind(
     if (range.mr?.iova === undefined) throw invalid('mr', described(range.mr), 'a region with mwBind');
     checkAccess('access', range.access ?? null);
   }
-  words[w + SendWqe.SGE_COUNT] = 0;
-  words[w + SendWqe.LENGTH] = 0;
+  writeExtent(words, w, 0, 0);
   words[w + SendWqe.BIND_WINDOW] = mw.handle;
   words[w + SendWqe.RKEY] = unsigned32('rkey', rkey);
   const length = range ? (range.length ?? range.mr.length - (range.offset ?? 0)) : 0;
@@ -374,13 +357,6 @@ function writeBind(
   words[w + SendWqe.BIND_LKEY] = range?.mr.lkey ?? 0;
   words[w + SendWqe.BIND_ACCESS] = range ? accessBits(range.access) & ~Access.LOCAL_WRITE : 0;
   mw.rkey = rkey;
-}
-
-/** High word, low word. */
-function write64(words: Uint32Array, w: number, value: bigint): void {
-  splitBigint[0] = value;
-  words[w] = splitWords[1 - LOW];
-  words[w + 1] = splitWords[LOW];
 }
 
 /**
@@ -446,7 +422,6 @@ export function writeRecv(ring: Ring, index: number, wr: RecvWr, maxSge: number,
   const w = ring.wordOf(index);
   const list = wr.sgList ?? NO_LIST;
   const count = list.length;
-  words[w + RecvWqe.LENGTH] = writeList(words, w + RecvWqe.SGE, list, count, maxSge, find);
-  words[w + RecvWqe.SGE_COUNT] = count;
-  writeWrId(words, w + RecvWqe.WR_ID_LOW, wr.wrId ?? 0);
+  const length = writeList(words, w + RecvWqe.SGE, list, count, maxSge, find);
+  writeReceive(words, w, wr.wrId ?? 0, count, length);
 }

@@ -12,12 +12,19 @@ import {
   RecvWqe,
   Ring,
   SendFlags,
-  SendWqe,
-  Sge,
   WcStatus,
   WrOpcode,
 } from '@node-roce/transport';
 import { GSI_QKEY, GSI_QPN, gidEquals, gidFromIpBytes, MAD_BYTES } from '@node-roce/wire';
+import { addressVector } from '../address-vector.ts';
+import {
+  writeDestination,
+  writeElement,
+  writeExtent,
+  writeInlineBytes,
+  writeOperation,
+  writeReceive,
+} from '../entries.ts';
 
 const GRH_BYTES = 40;
 /** MADs that may wait between two turns. */
@@ -225,19 +232,13 @@ export class Management {
     const ring = this.#rq;
     const { producer, words } = ring;
     const w = ring.wordOf(producer);
+    writeReceive(words, w, slot, 1, RECEIVE_BYTES);
     const address = this.#base + BigInt(slot * RECEIVE_BYTES);
-    words[w + RecvWqe.WR_ID_LOW] = slot;
-    words[w + RecvWqe.WR_ID_HIGH] = 0;
-    words[w + RecvWqe.SGE_COUNT] = 1;
-    words[w + RecvWqe.LENGTH] = RECEIVE_BYTES;
-    words[w + RecvWqe.SGE + Sge.ADDRESS_HIGH] = Number(address >> 32n);
-    words[w + RecvWqe.SGE + Sge.ADDRESS_LOW] = Number(address & 0xffff_ffffn);
-    words[w + RecvWqe.SGE + Sge.LENGTH] = RECEIVE_BYTES;
-    words[w + RecvWqe.SGE + Sge.LKEY] = this.#lkey;
+    writeElement(words, w + RecvWqe.SGE, address, RECEIVE_BYTES, this.#lkey);
     ring.publish((producer + 1) | 0);
   }
 
-  #send(mad: Uint8Array, { sgidIndex, gid: dgid, trafficClass, hopLimit, flowLabel }: Route): void {
+  #send(mad: Uint8Array, route: Route): void {
     const ring = this.#sq;
     if (ring.used >= SENDS || this.#handles.length >= SENDS) {
       this.counters.unsent++;
@@ -245,15 +246,7 @@ export class Management {
     }
     let handle: number;
     try {
-      handle = this.#adapter.createAh(this.#pd, {
-        grh: { dgid, sgidIndex, flowLabel, trafficClass, hopLimit },
-        isGlobal: true,
-        dlid: 0,
-        sl: 0,
-        srcPathBits: 0,
-        staticRate: 0,
-        portNum: 1,
-      });
+      handle = this.#adapter.createAh(this.#pd, addressVector(route));
     } catch {
       // The address went away meanwhile, or no handle is left.
       this.counters.unsent++;
@@ -262,15 +255,10 @@ export class Management {
     this.#handles.push(handle);
     const { producer, words } = ring;
     const w = ring.wordOf(producer);
-    words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.SEND | ((SendFlags.INLINE | SendFlags.SIGNALED) << 8);
-    words[w + SendWqe.WR_ID_LOW] = RECEIVES;
-    words[w + SendWqe.WR_ID_HIGH] = 0;
-    words[w + SendWqe.SGE_COUNT] = 0;
-    words[w + SendWqe.LENGTH] = MAD_BYTES;
-    words[w + SendWqe.ADDRESS_HANDLE] = handle;
-    words[w + SendWqe.REMOTE_QPN] = GSI_QPN;
-    words[w + SendWqe.REMOTE_QKEY] = GSI_QKEY;
-    ring.bytes.set(mad, (w + SendWqe.SGE) * 4);
+    writeOperation(words, w, WrOpcode.SEND, SendFlags.INLINE | SendFlags.SIGNALED, RECEIVES);
+    writeExtent(words, w, 0, MAD_BYTES);
+    writeInlineBytes(ring, w, 0, mad);
+    writeDestination(words, w, handle, GSI_QPN, GSI_QKEY);
     ring.publish((producer + 1) | 0);
     this.#adapter.posted(GSI_QPN);
   }
