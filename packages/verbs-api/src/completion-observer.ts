@@ -2,7 +2,7 @@
  * Looks at completions before the program does: settles awaited requests, and reports failures of queue pairs that are
  * watched. It takes completions out of the ring as they come; the program's own are held until it polls.
  */
-import { PromisedRequests } from './promised.ts';
+import { PromisedRequests } from './posting/promised.ts';
 import type { WorkCompletion } from './work-completion.ts';
 
 /** The parts of a completion queue that an observer needs. */

@@ -28,6 +28,7 @@ export {
   WrOpcode,
   type WrOpcodeName,
 } from '@node-roce/transport';
+export { GSI_QKEY } from '@node-roce/wire';
 export { AddressHandle, type AddressInit, GRH_BYTES } from './address-handle.ts';
 export type { DeviceEvent, EventElement, PortEvent, TakenEvent } from './async-events.ts';
 export type { CloseListener } from './closing.ts';
@@ -60,15 +61,7 @@ export {
 export { incRkey, MemoryWindow } from './memory-window.ts';
 export { NullMemoryRegion } from './null-region.ts';
 export { OPEN_METRICS_TYPE, openMetrics } from './open-metrics.ts';
-export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
-export {
-  type AwaitedSend,
-  type AwaitedWrite,
-  type AwaitOptions,
-  GSI_QKEY,
-  QueuePair,
-  type QueuePairInitAttr,
-} from './queue-pair.ts';
+export type { AwaitedSend, AwaitedWrite, AwaitOptions } from './posting/awaited.ts';
 export type {
   AnySendWr,
   Datagram,
@@ -97,7 +90,10 @@ export type {
   SgElement,
   SgeInit,
   TagOp,
-} from './send-wr.ts';
+} from './posting/send-wr.ts';
+export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
+export { QueuePair } from './queue-pair.ts';
+export type { QueuePairInitAttr } from './queue-pair-init.ts';
 export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 export { wallClock } from './wall-clock.ts';
 export { completionError, WorkCompletion } from './work-completion.ts';

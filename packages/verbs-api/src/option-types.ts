@@ -5,6 +5,7 @@ import {
   CONTROLLERS,
   DEVICE_LIMITS,
   EXPERIMENTAL,
+  invalid,
   KEEP_EARLY,
   QP_ATTRIBUTE_NAMES,
 } from '@node-roce/transport';
@@ -12,12 +13,15 @@ import {
   ANY,
   BIGINT,
   BOOLEAN,
+  checkArgument,
   checkOptions,
+  described,
   either,
   INTEGER,
   LIST,
   listOf,
   NUMBER,
+  nearest,
   OBJECT,
   type OptionHints,
   type OptionType,
@@ -270,4 +274,16 @@ export function checkTagOp(op: { opcode: string }): void {
     op,
     op?.opcode === 'TAG_ADD' ? TAG_ADD : isDelete ? { ...TAG_OP, handle: INTEGER } : TAG_OP,
   );
+}
+
+const QP_ATTRIBUTE_SET: ReadonlySet<string> = new Set(QP_ATTRIBUTE_NAMES);
+
+/** `qp.query`: names of attributes. */
+export function checkQueryMask(mask: readonly string[]): void {
+  if (!Array.isArray(mask)) throw invalid('mask', described(mask), 'a list of names of attributes');
+  for (const name of mask) {
+    checkArgument('mask', name, STRING);
+    if (!QP_ATTRIBUTE_SET.has(name))
+      throw invalid('mask', `${name} is not an attribute of a queue pair`, nearest(name, QP_ATTRIBUTE_NAMES));
+  }
 }

@@ -3,8 +3,8 @@ import { createRing, RecvWqe, Ring, recvStride, SendFlags, SendWqe, sendStride }
 import { describe, expect, test } from 'vitest';
 import { openPair, openSide, pattern } from '../testing/pair.ts';
 import { RoceError } from './index.ts';
-import type { AnySendWr, RecvWr, SendWr, SgElement } from './send-wr.ts';
-import { writeRecv, writeSend } from './work-request.ts';
+import type { AnySendWr, RecvWr, SendWr, SgElement } from './posting/send-wr.ts';
+import { writeRecv, writeSend } from './posting/work-request.ts';
 
 const noRegion = () => {
   throw new Error('not asked for');

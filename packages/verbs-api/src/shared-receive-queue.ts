@@ -6,9 +6,9 @@ import { closedError, type Engine } from './engine/engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
 import { checkSrqChange, checkTagOp } from './option-types.ts';
+import type { RecvWr, TagOp } from './posting/send-wr.ts';
+import { type FindRegion, nestedPost, plainTagOp, postReceives } from './posting/work-request.ts';
 import type { Registry } from './registry.ts';
-import type { RecvWr, TagOp } from './send-wr.ts';
-import { type FindRegion, nestedPost, plainTagOp, postReceives } from './work-request.ts';
 import type { XrcDomain } from './xrc-domain.ts';
 
 /** The queue as messages name it, before the number. */

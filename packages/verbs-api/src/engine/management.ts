@@ -24,7 +24,7 @@ import {
   writeInlineBytes,
   writeOperation,
   writeReceive,
-} from '../entries.ts';
+} from '../posting/entries.ts';
 
 const GRH_BYTES = 40;
 /** MADs that may wait between two turns. */

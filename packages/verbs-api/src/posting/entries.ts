@@ -1,7 +1,7 @@
 /** The layout of the entries of rings, for who writes requests: programs (work-request.ts) and the connection manager. */
 import { invalid, RecvWqe, type Ring, SendWqe, Sge } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
-import { described } from './options.ts';
+import { described } from '../options.ts';
 
 // A bigint is taken apart by way of memory: shifts and masks would make three more of them.
 const splitBigint = new BigUint64Array(1);

@@ -1,9 +1,9 @@
 /** Work requests as a program writes them. */
 import type { WrOpcodeName } from '@node-roce/transport';
-import type { AddressHandle } from './address-handle.ts';
-import type { AccessInit, MemoryRegion } from './memory-region.ts';
-import type { MemoryWindow } from './memory-window.ts';
-import type { NullMemoryRegion } from './null-region.ts';
+import type { AddressHandle } from '../address-handle.ts';
+import type { AccessInit, MemoryRegion } from '../memory-region.ts';
+import type { MemoryWindow } from '../memory-window.ts';
+import type { NullMemoryRegion } from '../null-region.ts';
 
 /** A part of a registered region (`struct ibv_sge`). */
 export interface SgeInit {

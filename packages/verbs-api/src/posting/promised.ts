@@ -3,7 +3,7 @@
  * tag of this completion queue, drawn at random, in the high word and a count in the low one. The completion queue takes
  * theirs out of what a program polls.
  */
-import { completionError, type WorkCompletion } from './work-completion.ts';
+import { completionError, type WorkCompletion } from '../work-completion.ts';
 
 interface Waiter {
   readonly qpNum: number;

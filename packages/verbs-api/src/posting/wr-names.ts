@@ -3,7 +3,7 @@
  * switch on one string each, which allocates nothing; the error is worked out only when there is one.
  */
 import { invalid, type RoceError, WR_OPCODES, WrOpcode } from '@node-roce/transport';
-import { nearest } from './options.ts';
+import { nearest } from '../options.ts';
 
 const Name = {
   wrId: 1 << 0,

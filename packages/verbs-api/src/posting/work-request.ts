@@ -16,6 +16,11 @@ import {
   WrOpcode,
 } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
+import { accessBits, type MemoryRegion } from '../memory-region.ts';
+import type { MemoryWindow } from '../memory-window.ts';
+import { NullMemoryRegion } from '../null-region.ts';
+import { BIND, checkAccess, checkCall, RANGE } from '../option-types.ts';
+import { described, INTEGER, oneOf } from '../options.ts';
 import {
   write64,
   writeDestination,
@@ -25,11 +30,6 @@ import {
   writeOperation,
   writeReceive,
 } from './entries.ts';
-import { accessBits, type MemoryRegion } from './memory-region.ts';
-import type { MemoryWindow } from './memory-window.ts';
-import { NullMemoryRegion } from './null-region.ts';
-import { BIND, checkAccess, checkCall, RANGE } from './option-types.ts';
-import { described, INTEGER, oneOf } from './options.ts';
 import type {
   AnySendWr,
   Datagram,

@@ -1,0 +1,258 @@
+/** The queues of a queue pair as programs post to them. */
+import {
+  invalid,
+  QP_STATES,
+  type QpAttr,
+  type QpCap,
+  type QpCreated,
+  QpStateCode,
+  type QpType,
+  Ring,
+  RoceError,
+} from '@node-roce/transport';
+import { closedError, type Engine } from '../engine/engine.ts';
+import type { MemoryWindow } from '../memory-window.ts';
+import { checkCall } from '../option-types.ts';
+import { ANY, BOOLEAN, described } from '../options.ts';
+import type { AnySendWr, MwRange, RecvWr, SendWr } from './send-wr.ts';
+import {
+  checkRoom,
+  type FindRegion,
+  nestedPost,
+  postReceives,
+  writeBindRequest,
+  writeRemoteSrqn,
+  writeSend,
+} from './work-request.ts';
+import { XRC_NAMES_BY_OPCODE } from './wr-names.ts';
+
+/** The queues as messages name them, before the number. */
+const SENDS = 'send queue of QP';
+const RECEIVES = 'receive queue of QP';
+
+export interface PostQueuesInit {
+  engine: Engine;
+  type: QpType;
+  created: QpCreated;
+  find: FindRegion;
+  /** Receives are posted there, if it is not undefined. */
+  srq: unknown;
+}
+
+/** The send queue and the receive queue: rings and their sizes, and whether a request is being written. */
+export class PostQueues {
+  /** The queue pair is gone. */
+  destroyed = false;
+  readonly #engine: Engine;
+  readonly #qpNum: number;
+  readonly #find: FindRegion;
+  readonly #isDatagram: boolean;
+  readonly #isXrc: boolean;
+  readonly #hasReceives: boolean;
+  #sq: Ring;
+  #rq: Ring;
+  #cap: Readonly<QpCap>;
+  /** The sizes that posting keeps to: less than `cap` while the queues get smaller. */
+  #limits: Readonly<QpCap>;
+  /** A request is being written. Its getters are the program's: they may call anything but a post to the same queue. */
+  #sending = false;
+  #receiving = false;
+
+  constructor({ engine, type, created, find, srq }: PostQueuesInit) {
+    this.#engine = engine;
+    this.#qpNum = created.qpn;
+    this.#find = find;
+    this.#isDatagram = type === 'UD' || type === 'GSI';
+    this.#isXrc = type === 'XRC_INI';
+    this.#hasReceives = srq === undefined && !this.#isXrc;
+    this.#sq = Ring.of(created.sendQueue);
+    this.#rq = Ring.of(created.recvQueue);
+    this.#cap = this.#limits = created.cap;
+  }
+
+  get cap(): Readonly<QpCap> {
+    return this.#cap;
+  }
+
+  /** The code of the state, as the engine last published it. */
+  get state(): number {
+    return this.#sq.state;
+  }
+
+  get sendPending(): number {
+    return this.#sq.used;
+  }
+
+  get recvPending(): number {
+    return this.#rq.used;
+  }
+
+  /** Whether the caller is a getter of a request: in the next microtask that is written. */
+  get isWriting(): boolean {
+    return this.#sending || this.#receiving;
+  }
+
+  /** The send queue, to write requests into; has to be left with `#sending = false`. */
+  #enter(call: string): Ring {
+    const ring = this.#sq;
+    if (this.destroyed || this.#engine.closed || this.#sending || ring.state < QpStateCode.RTS)
+      throw this.#wrongState(call, this.#sending ? SENDS : undefined, 'RTS, SQD, SQE or ERR');
+    this.#sending = true;
+    return ring;
+  }
+
+  /** As `QueuePair.postSend`. */
+  postSend(wr: SendWr | readonly SendWr[]): void {
+    const ring = this.#enter('send');
+    try {
+      const first = ring.producer;
+      if (Array.isArray(wr)) this.#postList(ring, first, wr);
+      else {
+        this.#write(ring, first, wr as SendWr);
+        this.#publish(ring, first, 1);
+      }
+    } finally {
+      this.#sending = false;
+    }
+  }
+
+  /** Requests before a bad one are posted. */
+  #postList(ring: Ring, first: number, list: readonly SendWr[]): void {
+    let done = 0;
+    try {
+      for (; done < list.length; done++) this.#write(ring, (first + done) | 0, list[done]);
+    } catch (error) {
+      throw Object.assign(error as Error, { index: done });
+    } finally {
+      this.#publish(ring, first, done);
+    }
+  }
+
+  /** As `QueuePair.postBatch`. */
+  postBatch(list: readonly SendWr[]): void {
+    const ring = this.#enter('send');
+    try {
+      if (!Array.isArray(list)) throw invalid('list', described(list), 'a list of send requests');
+      this.#postAll(ring, ring.producer, list);
+    } finally {
+      this.#sending = false;
+    }
+  }
+
+  /** Nothing is posted where one is bad. */
+  #postAll(ring: Ring, first: number, list: readonly SendWr[]): void {
+    let keys: MemoryWindow[] = [];
+    let before: number[] = [];
+    let done = 0;
+    try {
+      // A window gets its new key as its request is written.
+      keys = list.flatMap((wr) => (wr?.opcode === 'BIND_MW' && wr.bind?.mw ? [wr.bind.mw] : []));
+      before = keys.map((mw) => mw.rkey);
+      for (; done < list.length; done++) this.#write(ring, (first + done) | 0, list[done]);
+      this.#publish(ring, first, done);
+    } catch (error) {
+      for (const [i, mw] of keys.entries()) mw.rkey = before[i];
+      throw Object.assign(error as Error, { index: done });
+    }
+  }
+
+  /** As `QueuePair.bindMw`. */
+  bind(
+    mw: MemoryWindow,
+    range: MwRange | undefined,
+    options: { wrId?: number | bigint; signaled?: boolean; fence?: boolean },
+  ): number {
+    if (mw?.type !== 1) {
+      const what = mw?.type === 2 ? 'a window of type 2' : described(mw);
+      throw invalid('mw', what, 'a window of type 1; type 2 is posted as BIND_MW');
+    }
+    checkCall(options, { wrId: ANY, signaled: BOOLEAN, fence: BOOLEAN });
+    const ring = this.#enter('bind');
+    try {
+      const index = ring.producer;
+      checkRoom(ring, index, this.#limits.maxSendWr, SENDS, this.#qpNum);
+      writeBindRequest(ring, index, mw, range, options);
+      this.#publish(ring, index, 1);
+    } finally {
+      this.#sending = false;
+    }
+    return mw.rkey;
+  }
+
+  #write(ring: Ring, index: number, wr: SendWr): void {
+    const { maxSendWr, maxSendSge, maxInlineData } = this.#limits;
+    checkRoom(ring, index, maxSendWr, SENDS, this.#qpNum);
+    const any = wr as AnySendWr;
+    if (!this.#isXrc) {
+      writeSend(ring, index, any, maxSendSge, maxInlineData, this.#find, this.#isDatagram);
+      return;
+    }
+    writeSend(ring, index, any, maxSendSge, maxInlineData, this.#find, false, XRC_NAMES_BY_OPCODE);
+    writeRemoteSrqn(ring, index, any);
+  }
+
+  /** Nothing is published of no entries: a queue that the engine posts to (rendezvous) may have moved on. */
+  #publish(ring: Ring, first: number, count: number): void {
+    if (count === 0) return;
+    ring.publish((first + count) | 0);
+    if (ring.wakes()) this.#engine.ring(this.#qpNum, false);
+  }
+
+  /** As `QueuePair.postRecv`, of a queue pair with a receive queue of its own. */
+  postRecv(wr: RecvWr | readonly RecvWr[]): void {
+    if (this.#isXrc) throw invalid('qp', 'an XRC_INI queue pair receives nothing', 'the SRQ of a domain');
+    const ring = this.#rq;
+    if (this.destroyed || this.#engine.closed || this.#receiving || ring.state === QpStateCode.RESET)
+      throw this.#wrongState('receive', this.#receiving ? RECEIVES : undefined, 'any state but RESET');
+    this.#receiving = true;
+    const first = ring.producer;
+    try {
+      const { maxRecvWr, maxRecvSge } = this.#limits;
+      postReceives(ring, wr, maxRecvWr, maxRecvSge, this.#find, RECEIVES, this.#qpNum);
+    } finally {
+      this.#receiving = false;
+      if (ring.producer !== first && ring.wakes()) this.#engine.ring(this.#qpNum, true);
+    }
+  }
+
+  /** @param nested the queue that a request is being written to */
+  #wrongState(call: string, nested: string | undefined, expected: string): RoceError {
+    if (this.#engine.closed) return closedError();
+    if (nested !== undefined) return nestedPost(nested, this.#qpNum);
+    const state = this.destroyed ? 'destroyed' : `in ${QP_STATES[this.state]}`;
+    return new RoceError('ERR_ROCE_WRONG_STATE', `can't post a ${call}: QP ${this.#qpNum} is ${state}`, {
+      errno: 'EINVAL',
+      attribute: 'qpState',
+      expected,
+    });
+  }
+
+  /** Until the program hears of the new rings, it posts to the old ones, and no more than fits into both. */
+  async resize(attr: QpAttr, asked: QpCap): Promise<void> {
+    if (this.#limits !== this.#cap)
+      throw new RoceError('ERR_ROCE_BUSY', `cap: the queues of QP ${this.#qpNum} are still being resized`, {
+        errno: 'EBUSY',
+        attribute: 'cap',
+      });
+    const names = Object.keys(this.#cap) as (keyof QpCap)[];
+    this.#limits = Object.fromEntries(
+      names.map((name) => [name, Math.min(this.#cap[name], asked[name] ?? 0)]),
+    ) as unknown as QpCap;
+    try {
+      const { cap, sendQueue, recvQueue } = (await this.#engine.call('modifyQp', this.#qpNum, attr))!;
+      const sq = Ring.of(sendQueue);
+      this.#sq.moveTo(sq);
+      this.#sq = sq;
+      if (this.#hasReceives) {
+        const rq = Ring.of(recvQueue);
+        this.#rq.moveTo(rq);
+        this.#rq = rq;
+      }
+      this.#cap = cap;
+      // The engine looks, and takes over what was posted before.
+      await this.#engine.call('modifyQp', this.#qpNum, {});
+    } finally {
+      this.#limits = this.#cap;
+    }
+  }
+}
