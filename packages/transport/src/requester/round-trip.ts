@@ -197,12 +197,21 @@ export class RoundTrip {
 
   /** Whole µs after which the answer to a packet is overdue. */
   get overdue(): number {
-    const overdue = Math.max(OVERDUE_MIN, 2 * this.smoothed + this.ackDelay);
+    const times = this.#times;
+    const first = this.#first;
+    const overdue = Math.max(OVERDUE_MIN, 2 * times[first + SMOOTHED] + times[first + ACK_DELAY]);
     return Math.min(OVERDUE_MAX, overdue) | 0;
   }
 
-  /** The longest that was seen lately, µs. */
-  get longest(): number {
-    return this.smoothed + this.ackDelay;
+  /** Whether there was a sample. */
+  get isKnown(): boolean {
+    return this.#times[this.#first + SMOOTHED] > 0;
+  }
+
+  /** Whether `share` times the longest that was seen lately is more than `delays[index]`, µs. */
+  exceeds(share: number, delays: Float64Array, index: number): boolean {
+    const times = this.#times;
+    const first = this.#first;
+    return share * (times[first + SMOOTHED] + times[first + ACK_DELAY]) > delays[index];
   }
 }

@@ -56,6 +56,13 @@ export class Timers {
     this.#deadlines.armed(this.#id, at);
   }
 
+  /** The same, `delays[index]` µs from now. */
+  armFrom(timer: number, delays: Float64Array, index: number): void {
+    const at = this.#first + timer;
+    this.#times[at] = this.#clock[0] + delays[index];
+    this.#deadlines.armed(this.#id, at);
+  }
+
   armUnlessRunning(timer: number, delay: number): void {
     if (!this.isRunning(timer)) this.arm(timer, delay);
   }
