@@ -1,14 +1,16 @@
 // npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
+// npm run bench -- --cpu [--compare REV] [--only PATTERN] [--quick] [--json FILE|-]
 // npm run bench -- --page FILE [RESULT.json ...]
 //
-// With --compare: the working tree and another commit (bench/compare). Else it measures node-roce and
+// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md documents the rows.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { compare } from './compare/compare.mjs';
 import { conditions, describe } from './conditions.mjs';
+import { measureCpu } from './cpu/cpu.mjs';
 import { profile } from './profile.mjs';
 import { lines } from './report.mjs';
 import { rows } from './rows.mjs';
@@ -16,6 +18,7 @@ import { ratio, summary } from './statistics.mjs';
 
 const USAGE = `usage: npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
        npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
+       npm run bench -- --cpu [--compare REV|DIRECTORY] [--only PATTERN] [--quick] [--json FILE|-]
        npm run bench -- --page FILE [RESULT.json ...]`;
 
 function options() {
@@ -25,6 +28,7 @@ function options() {
       options: {
         page: { type: 'string' },
         compare: { type: 'string' },
+        cpu: { type: 'boolean', default: false },
         all: { type: 'boolean', default: false },
         only: { type: 'string' },
         rounds: { type: 'string' },
@@ -41,6 +45,8 @@ function options() {
     if (values.compare !== undefined && values.profile) throw new Error('--compare takes no --profile');
     if (values.page === undefined && positionals.length > 0)
       throw new Error(`unexpected argument '${positionals[0]}'`);
+    if (values.cpu && (values.profile || values.all || values.rounds))
+      throw new Error('--cpu takes no --all, --profile or --rounds');
     const least = values.compare === undefined ? 1 : 5;
     const rounds = Number(values.rounds ?? (values.quick ? least : 5));
     if (!Number.isInteger(rounds) || rounds < least)
@@ -134,14 +140,14 @@ async function besideOthers() {
 
 async function besideCommit() {
   try {
-    return { ...start, ...(await compare(chosen, say)) };
+    return { ...start, ...(await (chosen.cpu ? measureCpu : compare)(chosen, say)) };
   } catch (error) {
     console.error(error.message);
     process.exit(2);
   }
 }
 
-const report = await (chosen.compare === undefined ? besideOthers() : besideCommit());
+const report = await (chosen.cpu || chosen.compare !== undefined ? besideCommit() : besideOthers());
 if (chosen.json === '-') console.log(JSON.stringify(report));
 else if (chosen.json) writeFileSync(chosen.json, `${JSON.stringify(report, undefined, 1)}\n`);
 if (report.slower?.length > 0 || report.broken?.length > 0) process.exitCode = 1;

@@ -1,6 +1,7 @@
 /** The limit: bench/c-limit/c-limit.cc, built here with the machine's compiler. */
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -8,25 +9,26 @@ const run = promisify(execFile);
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 const OUT = at('../build');
 const PROGRAM = `${OUT}/c-limit`;
-const SOURCES = [
-  at('../c-limit/c-limit.cc'),
-  ...['crc', 'crc_pclmul', 'crc_vpclmul', 'icrc', 'address'].map((name) => at(`../../native/src/${name}.cc`)),
-];
+const NATIVE = ['crc', 'crc_pclmul', 'crc_vpclmul', 'icrc', 'address'];
 const PORT = '14990';
+
+/**
+ * Builds a program of the directory `c-limit` of `root`, with that root's `native/src`.
+ * @returns the reason why it can't be built, or nothing
+ */
+export function compile(name, output, root = at('../..')) {
+  mkdirSync(OUT, { recursive: true });
+  const sources = [`bench/c-limit/${name}.cc`, ...NATIVE.map((file) => `native/src/${file}.cc`)];
+  const compiler = process.env.CXX ?? 'c++';
+  const args = ['-std=c++17', '-O3', '-o', output, ...sources.map((file) => join(root, file))];
+  const { status, stderr, error } = spawnSync(compiler, args, { encoding: 'utf8' });
+  if (error) return `no compiler: ${error.code}`;
+  return status === 0 ? '' : `${compiler}: ${stderr.trim().split('\n')[0]}`;
+}
 
 let reason;
 function build() {
-  if (reason !== undefined) return reason;
-  mkdirSync(OUT, { recursive: true });
-  const compiler = process.env.CXX ?? 'c++';
-  const { status, stderr, error } = spawnSync(compiler, ['-std=c++17', '-O3', '-o', PROGRAM, ...SOURCES], {
-    encoding: 'utf8',
-  });
-  reason = error
-    ? `no compiler: ${error.code}`
-    : status === 0
-      ? ''
-      : `${compiler}: ${stderr.trim().split('\n')[0]}`;
+  reason ??= compile('c-limit', PROGRAM);
   return reason;
 }
 

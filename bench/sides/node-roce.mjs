@@ -8,6 +8,7 @@ import { allocatedBy } from './allocation.mjs';
 import { Churn, Idle, Loop, Many, Turns } from './alone.mjs';
 import { completionError, openDevice, WorkCompletion } from './build.mjs';
 import { Connecting } from './connecting.mjs';
+import { RoundTrips, Streams } from './one-thread.mjs';
 import { Stream } from './stream.mjs';
 
 const BUFFER = 32 << 20;
@@ -155,6 +156,7 @@ let turns;
 let loop;
 let idle;
 let connecting;
+let inThread;
 const commands = {
   async open(options) {
     side = await Side.open(options);
@@ -223,6 +225,12 @@ const commands = {
   async connects({ count, together }) {
     return connecting.run(count, together);
   },
+  async openInThread({ kind, ...options }) {
+    inThread = await { streams: Streams, roundTrips: RoundTrips }[kind].open(options);
+  },
+  async inThread({ count }) {
+    return inThread.run(count);
+  },
   async mark() {
     await sleep(20); // The observer hears of collections late.
     const { user, system } = process.cpuUsage();
@@ -230,7 +238,7 @@ const commands = {
     return { cpu: user + system, young: young.length, packets: counters.sentPackets };
   },
   async close() {
-    await (side?.device ?? many ?? churn ?? turns ?? loop ?? idle ?? connecting)?.close();
+    await (side?.device ?? many ?? churn ?? turns ?? loop ?? idle ?? connecting ?? inThread)?.close();
   },
 };
 

@@ -1,0 +1,27 @@
+/** The rows of `--cpu`: a plan of sides/one-thread.mjs or of its `Many`, and the work of the C program that is compared with it. */
+const MIB = 1024 * 1024;
+
+const stream = (operation, size, window, batch, way) => ({
+  kind: 'streams',
+  plan: { operation, size, window, batch, way },
+  c: { mode: 'stream', length: Math.min(size, 4096), packets: Math.max(1, size / 4096) },
+});
+
+export const ROWS = [
+  { name: 'SEND 64 B, by objects', ...stream('SEND', 64, 256, 16) },
+  { name: 'SEND 64 B, by numbers', ...stream('SEND', 64, 256, 16, 'numbers') },
+  { name: 'SEND 4 KiB', ...stream('SEND', 4096, 256, 16) },
+  { name: 'WRITE 1 MiB', ...stream('WRITE', MIB, 4, 1) },
+  { name: 'READ 1 MiB', ...stream('READ', MIB, 4, 1) },
+  {
+    name: 'round trip of 64 B',
+    kind: 'roundTrips',
+    plan: { size: 64 },
+    c: { mode: 'roundtrip', length: 64, packets: 1 },
+  },
+  {
+    name: '1,000 queue pairs, a WRITE of 4 KiB on each',
+    kind: 'many',
+    plan: { queuePairs: 1000, size: 4096 },
+  },
+];
