@@ -76,7 +76,8 @@ Napi::Object layout(Napi::Env env) {
                                   {"IP_ID", rx::ipId},
                                   {"SOURCE_PORT", rx::sourcePort},
                                   {"STAMP_LOW", rx::stampLow},
-                                  {"STAMP_HIGH", rx::stampHigh}}));
+                                  {"STAMP_HIGH", rx::stampHigh},
+                                  {"RUN", rx::run}}));
   object.Set("Icrc", objectOf(env, {{"OK", uint32_t(Verdict::ok)},
                                     {"BAD", uint32_t(Verdict::bad)},
                                     {"OUT_OF_WINDOW", uint32_t(Verdict::outOfWindow)}}));

@@ -47,6 +47,7 @@ enum Word : uint32_t {
   sourcePort,
   stampLow,
   stampHigh,
+  run,
 };
 inline constexpr uint32_t kSlotWords = 12;
 }  // namespace rx

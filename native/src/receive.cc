@@ -162,6 +162,7 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
   stats_.groRuns += datagram.bytes > datagram.segmentBytes;
 
   Series series;
+  Run run;
   uint32_t index = 0;
   // An empty datagram is a runt too, hence the test at the end.
   uint32_t at = 0;
@@ -169,6 +170,7 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
     const uint8_t* packet = datagram.data + at;
     const uint32_t bytes = std::min(datagram.segmentBytes, datagram.bytes - at);
     if (bytes < kBthBytes + kIcrcBytes) {
+      run.end();
       stats_.runts++;
     } else if (count_ == arrays_.capacity) {
       stats_.overruns++;
@@ -179,8 +181,12 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
                   {static_cast<uint32_t>(packet - arrays_.slab.data), bytes - kIcrcBytes, sourcePeer_, localIndex,
                    datagram.trafficClass, datagram.hopLimit, verdict, ipId, sourcePort},
                   sourceGid_);
+      uint32_t* slot = arrays_.slots.data + size_t{count_} * rx::kSlotWords;
+      if (verdict == Verdict::ok)
+        run.add(slot, packet, bytes);
+      else
+        run.end();
       if (stamping_) {
-        uint32_t* slot = arrays_.slots.data + size_t{count_} * rx::kSlotWords;
         slot[rx::stampLow] = static_cast<uint32_t>(datagram.stamp);
         slot[rx::stampHigh] = static_cast<uint32_t>(datagram.stamp >> 32);
       }

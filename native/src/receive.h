@@ -66,6 +66,37 @@ class Receiver {
     uint16_t stride = 1;
   };
 
+  /// The packets of one datagram that are a run (rx::run), as they come.
+  class Run {
+   public:
+    /// The next packet was written to `slot`; `bytes` with its ICRC.
+    void add(uint32_t* slot, const uint8_t* packet, uint32_t bytes) {
+      uint64_t head;
+      std::memcpy(&head, packet, sizeof head);
+      const uint32_t psn = uint32_t{packet[9]} << 16 | uint32_t{packet[10]} << 8 | packet[11];
+      if (slot_ != nullptr && bytes == bytes_ && head == head_ && packet[8] == ackReq_ && psn == psn_) {
+        slot_[rx::run]++;
+      } else {
+        slot_ = slot;
+        bytes_ = bytes;
+        head_ = head;
+        ackReq_ = packet[8];
+      }
+      psn_ = (psn + 1) & 0xff'ffff;
+    }
+    /// A packet came that is in no run.
+    void end() { slot_ = nullptr; }
+
+   private:
+    /// That of the first packet, which counts the others; null: there is none.
+    uint32_t* slot_ = nullptr;
+    uint32_t bytes_ = 0;
+    /// The first eight bytes of the BTH and the one with AckReq; the PSN that goes on.
+    uint64_t head_ = 0;
+    uint8_t ackReq_ = 0;
+    uint32_t psn_ = 0;
+  };
+
   void prepare(uint8_t* places, uint32_t datagrams, uint32_t stride);
   void readControl(const msghdr& message, Datagram& datagram) const;
   void resolve(const Endpoint& source, uint32_t local);

@@ -40,6 +40,7 @@ inline void writeRxSlot(const RxArrays& arrays, uint32_t index, const RxPacket& 
   slot[rx::verdict] = static_cast<uint32_t>(packet.verdict);
   slot[rx::ipId] = packet.ipId;
   slot[rx::sourcePort] = packet.sourcePort;
+  slot[rx::run] = 1;
   std::memcpy(arrays.sources.data + size_t{index} * source.size(), source.data(), source.size());
 }
 

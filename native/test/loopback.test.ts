@@ -100,6 +100,33 @@ describe.each([
     }, options);
   });
 
+  test.runIf(features().gro)('a run is of equal packets with rising PSNs, and of one datagram', () => {
+    stations((from, to, peer) => {
+      const region = from.regions.add(pattern(4096));
+      const add = (psn: number, length = 64) => from.add({ peer, psn, fragments: [[region, 0, length]] });
+      // Two datagrams: the wrap in the first, a gap, the same PSN again; the last packet is shorter.
+      for (const psn of [0xff_fffe, 0xff_ffff, 0, 1, 3, 4, 4]) add(psn);
+      add(5, 60);
+      from.flush();
+      add(6, 60);
+      add(7, 60);
+      from.flush();
+      expect(to.receive().map(({ run }) => run)).toEqual([4, 1, 1, 1, 2, 1, 1, 1, 2, 1]);
+    });
+  });
+
+  test('a packet in the middle for another queue pair is in no run with its neighbours', () => {
+    stations((from, to, peer) => {
+      const region = from.regions.add(pattern(4096));
+      for (let psn = 0; psn < 6; psn++) from.add({ peer, psn, fragments: [[region, 0, 64]] });
+      from.tx.headers[3 * 64 + 7] ^= 1;
+      from.flush();
+      const packets = to.receive();
+      if (features().gro) expect(packets.map(({ run }) => run)).toEqual([3, 1, 1, 1, 2, 1]);
+      expect(packets.map(psnOf)).toEqual([0, 1, 2, 3, 4, 5]);
+    });
+  });
+
   test('more runs than a batch has slots for: the others wait in the socket', () => {
     stations((from, to, peer) => {
       const region = from.regions.add(pattern(64));

@@ -23,6 +23,7 @@ export interface Received {
   verdict: number;
   ipId: number;
   sourcePort: number;
+  run: number;
   source: Uint8Array;
 }
 
@@ -126,6 +127,7 @@ export class Station {
         verdict: slot[Rx.VERDICT],
         ipId: slot[Rx.IP_ID],
         sourcePort: slot[Rx.SOURCE_PORT],
+        run: slot[Rx.RUN],
         source: rx.sources.slice(i * 16, i * 16 + 16),
       };
     });

@@ -137,7 +137,7 @@ export class FaultLink extends LinkWrapper {
       const start = rx.slots[w + Rx.OFFSET];
       const packet: HeldPacket = {
         bytes: rx.slab.slice(start, start + rx.slots[w + Rx.LENGTH] + ICRC_BYTES),
-        slot: rx.slots.slice(w, w + RX_SLOT_WORDS),
+        slot: single(rx.slots.slice(w, w + RX_SLOT_WORDS)),
         source: rx.sources.slice(i * 16, i * 16 + 16),
       };
       this.#inbound.offer(packet, now);
@@ -177,6 +177,12 @@ export class FaultLink extends LinkWrapper {
     }
     return counts;
   }
+}
+
+/** A slot that begins no run: the packets of one part here. */
+function single(slot: Uint32Array): Uint32Array {
+  slot[Rx.RUN] = 0;
+  return slot;
 }
 
 /** Packets that came in: a damaged one has a bit turned over, and is what its ICRC would show it to be. */

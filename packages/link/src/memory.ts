@@ -8,6 +8,7 @@ import {
   gatherSlot,
   Icrc,
   isMemoryGone,
+  markRuns,
   NO_PEER,
   RX_SLOT_WORDS,
   Rx,
@@ -174,6 +175,7 @@ export class MemoryLink implements Link {
     this.#queue.splice(0, count);
     this.#received += count;
     batch.count = count;
+    markRuns(batch);
     return count;
   }
 

@@ -147,7 +147,7 @@ export class Adapter {
     const context = this.#context;
     context.beginBatch(batch.slab);
     if (context.stamps.inUse) this.#receiveStamped(batch);
-    else for (let i = 0; i < batch.count; i++) this.#admission.receive(batch, i);
+    else for (let i = 0; i < batch.count; ) i += this.#admission.receive(batch, i, batch.count - i);
     context.publish();
   }
 
@@ -156,7 +156,7 @@ export class Adapter {
     const { stamps } = this.#context;
     for (let i = 0; i < batch.count; i++) {
       stamps.packet(batch, i);
-      this.#admission.receive(batch, i);
+      this.#admission.receive(batch, i, 1);
     }
     stamps.none();
   }

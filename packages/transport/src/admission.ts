@@ -42,8 +42,13 @@ export class Admission {
     this.#queues = queues;
   }
 
-  /** The packet in this slot of a batch. */
-  receive(batch: RxBatch, index: number): void {
+  /**
+   * The packet in this slot of a batch, and where it begins a run those behind it.
+   *
+   * @param most how many may be taken
+   * @returns how many were: 1 at least
+   */
+  receive(batch: RxBatch, index: number, most: number): number {
     const { slab, slots } = batch;
     const { counters } = this.#context;
     const w = index * RX_SLOT_WORDS;
@@ -52,23 +57,23 @@ export class Admission {
     if (verdict !== Icrc.OK) {
       if (verdict === Icrc.BAD) counters.icrcErrors++;
       else counters.icrcOutOfWindow++;
-      return;
+      return 1;
     }
     const at = slots[w + Rx.OFFSET];
     const length = slots[w + Rx.LENGTH];
     if (length < BTH_BYTES) {
       counters.malformed++;
-      return;
+      return 1;
     }
     const opcode = bthOpcode(slab, at);
     const info = inboundInfo(opcode);
     if (!info || bthTver(slab, at) !== 0) {
       counters.malformed++;
-      return;
+      return 1;
     }
     if (info.transport === Transport.CNP) {
       this.#receiveCnp(batch, index, length === info.headerLength);
-      return;
+      return 1;
     }
     const pad = bthPad(slab, at);
     const payload = length - info.headerLength - pad;
@@ -76,7 +81,7 @@ export class Admission {
     const bare = !info.hasPayload && !info.isReadRequest && !info.isAtomic && !info.isFlush;
     if (payload < 0 || (length & 3) !== 0 || (bare && (payload !== 0 || pad !== 0))) {
       counters.malformed++;
-      return;
+      return 1;
     }
     const destQp = bthDestQp(slab, at);
     const group = this.#context.addresses.members(slots[w + Rx.LOCAL]);
@@ -88,17 +93,18 @@ export class Admission {
     const forGroup = group !== undefined && destQp === MULTICAST_QPN && info.transport === Transport.UD;
     if (qp?.transport !== info.transport && !forGroup) {
       counters.unknownQp++;
-      return;
+      return 1;
     }
     if ((bthPkey(slab, at) & 0x7fff) !== 0x7fff) {
       counters.badPkey++;
-      return;
+      return 1;
     }
     const packet = this.#packet;
     packet.fill(batch, index, at, info, payload);
     if (!qp) for (let i = 0; i < group!.length; i++) this.#receiveDatagram(group![i]);
     else if (qp.datagram) this.#receiveDatagram(qp);
-    else this.#receiveConnected(qp);
+    else return this.#receiveConnected(qp, most);
+    return 1;
   }
 
   /** Takes a congestion notification packet. One that is not from the peer of a connection has no effect. */
@@ -123,7 +129,7 @@ export class Admission {
   }
 
   /** RC and UC take from their peer alone. */
-  #receiveConnected(qp: QueuePair): void {
+  #receiveConnected(qp: QueuePair, most: number): number {
     const { counters } = this.#context;
     const packet = this.#packet;
     const { info } = packet;
@@ -133,18 +139,49 @@ export class Admission {
       : state === QpStateCode.RTS || state === QpStateCode.SQD;
     if (!open) {
       counters.wrongState++;
-      return;
+      return 1;
     }
     const isFromPeer =
       migration === undefined ? comesBy(qp.attributes, packet.batch, packet.index) : migration.admit(packet);
     if (!isFromPeer) {
       counters.wrongSource++;
-      return;
+      return 1;
     }
-    if (this.#count(qp)) qp.marked();
+    const isMarked = this.#count(qp);
+    if (isMarked) qp.marked();
     qp.heard();
+    // All that was checked is the same for the packets of a run. Each mark counts, and each packet of a path that may change.
+    if (most > 1 && !isMarked && (migration === undefined || migration.state === 'MIGRATED')) {
+      const taken = this.#receiveRun(qp, most);
+      if (taken > 0) return taken;
+    }
     if (info.isRequest) qp.responder.receive(packet);
     else qp.completer.receive(packet);
+    return 1;
+  }
+
+  /** The run that the packet at hand begins. @returns how many were taken; 0: there is none, or it has to be taken packet by packet */
+  #receiveRun(qp: QueuePair, most: number): number {
+    const packet = this.#packet;
+    const { batch, index, at, info } = packet;
+    const { slots } = batch;
+    const w = index * RX_SLOT_WORDS;
+    const run = Math.min(slots[w + Rx.RUN], most);
+    if (run < 2) return 0;
+    const step = slots[w + RX_SLOT_WORDS + Rx.OFFSET] - at;
+    const last = w + (run - 1) * RX_SLOT_WORDS;
+    const isWhole =
+      slots[last + Rx.OFFSET] === at + (run - 1) * step && slots[last + Rx.LENGTH] === slots[w + Rx.LENGTH];
+    // Something between the link and the engine took packets out.
+    if (!isWhole) return 0;
+    const taken = info.isRequest
+      ? qp.responder.receiveRun(packet, run, step)
+      : qp.completer.receiveRun(packet, run, step);
+    if (taken > 1) {
+      qp.counters.receivedPackets += taken - 1;
+      this.#context.counters.receivedPackets += taken - 1;
+    }
+    return taken;
   }
 
   /** The queue pair takes the current packet. @returns whether that is marked "congestion experienced" */

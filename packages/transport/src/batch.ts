@@ -64,6 +64,11 @@ export const Rx = {
   /** When the kernel took the packet in, ns of CLOCK_MONOTONIC, in two words; zeros where the link does not stamp. */
   STAMP_LOW: 9,
   STAMP_HIGH: 10,
+  /**
+   * Packets from this one on that are a run: of one datagram, in slots and in the slab one behind the other, of one length, with a right ICRC, their
+   * BTHs equal but for PSNs that rise by one. 0 or 1: no run, or the link marks none; so it is for all but the first of a run.
+   */
+  RUN: 11,
 } as const;
 export const RX_SLOT_WORDS = 12;
 

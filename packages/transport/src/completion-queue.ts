@@ -123,6 +123,24 @@ export class CompletionQueue {
     return w;
   }
 
+  /** Whether so many entries can be written behind each other, from `next` on, and have nothing but the usual words. */
+  hasRoom(count: number): boolean {
+    const ring = this.#ring;
+    if (this.#overrun || this.stamped || this.tagged || count > ring.capacity) return false;
+    return ring.hasRoom((this.#next + count - 1) | 0, ring.capacity);
+  }
+
+  /** Index of the entry that is written next. */
+  get next(): number {
+    return this.#next;
+  }
+
+  /** So many entries were written, all words of each. @param solicited as for `commit` */
+  commitRun(count: number, solicited: boolean): void {
+    this.#next = (this.#next + count) | 0;
+    this.#solicited ||= solicited;
+  }
+
   /**
    * The claimed entry is written.
    *

@@ -55,6 +55,8 @@ export interface LinkWaiter {
 
 const REQUESTER_TIMES = TIMERS + ROUND_TRIP_TIMES + DELIVERY_VALUES;
 const COPY_CAPACITY = 4096;
+/** Packets of a run that are taken at once, at most. */
+export const RUN_MAX = 1024;
 /** Pages for packets that came early, of all connections: 64 MiB. */
 const EARLY_PAGES = 1024;
 
@@ -172,6 +174,22 @@ export class Context {
     list[w + Copy.OFFSET_LOW] = offset;
     list[w + Copy.OFFSET_HIGH] = Math.floor(offset / TWO_32);
     list[w + Copy.LENGTH] = length;
+  }
+
+  /** Makes room in the list for copies of a run. @returns the place of the first, which the caller writes in `copyWords` */
+  openCopies(most: number): number {
+    if (this.#copyCount + most > COPY_CAPACITY) this.flushCopies();
+    return this.#copyCount * COPY_WORDS;
+  }
+
+  /** The list of copies, `COPY_WORDS` each. */
+  get copyWords(): Uint32Array {
+    return this.#copies;
+  }
+
+  /** So many of them were written. */
+  closeCopies(count: number): void {
+    this.#copyCount += count;
   }
 
   /** Bytes of our own making go to `offset` of a region, at once. */
@@ -303,10 +321,15 @@ export class Context {
     return w;
   }
 
+  /** The completion queue is about to get completions that have room: it is published with the others. */
+  touch(cq: CompletionQueue): void {
+    if (!cq.dirty) this.#dirty[this.#dirtyCount++] = cq;
+  }
+
   /** The same for what is of no queue pair, with QPN 0. */
   claim(cq: CompletionQueue, qpn: number): number {
     const wasOverrun = cq.overrun;
-    if (!cq.dirty && !wasOverrun) this.#dirty[this.#dirtyCount++] = cq;
+    if (!wasOverrun) this.touch(cq);
     const w = cq.claim();
     if (w >= 0) {
       cq.words[w + Cqe.QP_NUM] = qpn;

@@ -13,6 +13,7 @@ export * from './raw/frames.ts';
 export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 export * from './residue-class.ts';
 export * from './rings.ts';
+export { markRuns } from './runs.ts';
 export { MAX_RENDEZVOUS_BYTES } from './tags/tagged-receives.ts';
 export type { Clock } from './times.ts';
 export * from './transitions.ts';

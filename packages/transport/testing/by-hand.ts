@@ -19,7 +19,7 @@ import {
   writeBth,
   writeFeth,
 } from '@node-roce/wire';
-import { gatherSlot, Icrc, type QpAttr, RX_SLOT_WORDS, Rx } from '../src/index.ts';
+import { gatherSlot, Icrc, markRuns, type QpAttr, RX_SLOT_WORDS, Rx } from '../src/index.ts';
 import { addressOf, gidOf, type Packet, Side } from './pair.ts';
 
 /** QPN of the peer that is not there. */
@@ -47,6 +47,8 @@ export interface PacketInit {
 /** An adapter whose peer is the test: packets are made and read by hand. */
 export class ByHand {
   readonly side: Side;
+  /** Packets of a batch are marked as runs. */
+  runs = true;
 
   /** The queue pair is in RTS: it expects `rqPsn` and starts with `sqPsn`. */
   constructor(attr: QpAttr = {}, options: ConstructorParameters<typeof Side>[2] = {}) {
@@ -148,6 +150,7 @@ export class ByHand {
       rx.count++;
       offset += packet.length;
     }
+    if (this.runs) markRuns(rx);
     adapter.receive(rx);
     adapter.checkInvariants();
   }

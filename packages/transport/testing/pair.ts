@@ -14,6 +14,7 @@ import {
   Icrc,
   isMemoryGone,
   type MrCreated,
+  markRuns,
   type QpAttr,
   type QpCreated,
   type QpType,
@@ -353,6 +354,8 @@ export class Pair {
   watch: Watch | undefined;
   /** The link's report on a packet: 0 if it takes it, else the errno for which it does not. */
   refuse: ((packet: Packet, from: Side) => number) | undefined;
+  /** Packets that arrive together are marked as runs. */
+  runs = true;
   /** Where a packet comes in: a group's index instead of the address. */
   localOf: ((packet: Packet) => number) | undefined;
   #latency: number;
@@ -516,6 +519,7 @@ export class Pair {
         rx.sources.set(f.source, i * 16);
         offset += f.packet.length;
       });
+      if (this.runs) markRuns(rx);
       side.adapter.receive(rx);
     }
   }

@@ -258,7 +258,7 @@ export class Sharing {
       slots[w + Rx.VERDICT] = Icrc.OK;
       slots[w + Rx.IP_ID] = 0;
       slots[w + Rx.SOURCE_PORT] = bytes[4] | (bytes[5] << 8);
-      slots[w + Rx.STAMP_LOW] = slots[w + Rx.STAMP_HIGH] = 0;
+      slots[w + Rx.STAMP_LOW] = slots[w + Rx.STAMP_HIGH] = slots[w + Rx.RUN] = 0;
       sources.set(bytes.subarray(6, RECORD_HEAD), batch.count * 16);
       at += length;
       batch.count++;

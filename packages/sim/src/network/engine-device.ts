@@ -4,6 +4,7 @@ import {
   Adapter,
   type Congestion,
   Icrc,
+  markRuns,
   NO_PEER,
   type Recovery,
   type RetransmitCause,
@@ -64,6 +65,8 @@ export interface EngineDeviceOptions {
   checkEvery?: number;
   /** Index at which the rings of queue pairs begin, 32 bits; 0 by default. */
   firstIndex?: number;
+  /** Whether packets that arrive together may be taken as runs; by default with every second seed. */
+  runs?: boolean;
 }
 
 const ALL_ACCESS =
@@ -90,6 +93,7 @@ export class EngineDevice implements SimDevice {
   #taken = 0;
   readonly #rx = new RxBatch(256, 2 * 1024 * 1024);
   #unchecked = 0;
+  readonly #takesRuns: boolean;
   readonly #doorbells: Ring;
   readonly #host: Domain;
   readonly #xrcDomain: number;
@@ -103,6 +107,7 @@ export class EngineDevice implements SimDevice {
     this.gid = gid;
     this.#options = options;
     this.#depth = depth;
+    this.#takesRuns = options.runs ?? (seed & 1) === 0;
     this.#link = new EngineLink(gid);
     this.arena = new Uint8Array(new ArrayBuffer(arenaBytes + 2 * guardBytes), guardBytes, arenaBytes);
     this.adapter = new Adapter({
@@ -278,6 +283,7 @@ export class EngineDevice implements SimDevice {
         offset += (packet.bytes.length + 7) & ~7;
       });
       batch.count = part.length;
+      if (this.#takesRuns) markRuns(batch);
       this.adapter.receive(batch);
       this.#check();
     }

@@ -12,17 +12,19 @@ import {
   atomicAckLow,
   BTH_BYTES,
   NakCode,
+  Opcode,
   OperationBits,
   psnAdd,
   psnDiff,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
-import { QpStateCode, WcStatus } from '../constants.ts';
-import type { Context } from '../context.ts';
+import { Access, QpStateCode, WcStatus } from '../constants.ts';
+import { type Context, RUN_MAX } from '../context.ts';
+import { writeCopies } from '../copies.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { SendWqe } from '../rings.ts';
+import { SendWqe, Sge } from '../rings.ts';
 import { Scattered } from '../scatter.ts';
 import { indexAfter, indexLess } from '../serial.ts';
 import { scatterResponse } from '../sge.ts';
@@ -70,6 +72,47 @@ export class Completer {
     if (isAck) this.#receiveAck(packet);
     else if (info.operation === OperationBits.ATOMIC_ACKNOWLEDGE) this.#receiveAtomic(packet);
     else this.#receiveRead(packet);
+  }
+
+  /**
+   * A run of up to `most` responses from the middle of a READ, `step` bytes apart in the slab, of which this is the one that is waited for; into
+   * one element, while nothing is recovered from. @returns how many were taken; 0, without any effect: not by this way
+   */
+  receiveRun(packet: InboundPacket, most: number, step: number): number {
+    const { info, at, psn, payload } = packet;
+    const requester = this.#requester;
+    const queue = this.#queue;
+    const { head } = queue;
+    if (info.opcode !== Opcode.RC_RDMA_READ_RESPONSE_MIDDLE || psn !== requester.unackedPsn) return 0;
+    if (!this.awaits(packet) || !requester.recovery.idle || requester.reads.early.count > 0) return 0;
+    if (queue.rowOf(head)?.wire !== Wire.READ || payload !== this.#owner.attributes.pathMtu) return 0;
+    const index = psnDiff(psn, queue.firstPsn(head));
+    const inFlight = psnDiff(requester.sendPsn, psn);
+    const count = requester.reads.middles(index, queue.packetsOf(head), Math.min(most, RUN_MAX, inFlight));
+    if (count < 1) return 0;
+    const { words } = queue;
+    const w = queue.wordOf(head);
+    const element = w + SendWqe.SGE;
+    const size = words[element + Sge.LENGTH];
+    if (
+      words[w + SendWqe.SGE_COUNT] !== 1 ||
+      (index + count) * payload > Math.min(size, words[w + SendWqe.LENGTH])
+    )
+      return 0;
+    const context = this.#context;
+    const mr = context.memory.byLkey(words[element + Sge.LKEY]);
+    if (mr === undefined || mr.isNull || mr.pd !== this.#owner.pd || (mr.access & Access.LOCAL_WRITE) === 0)
+      return 0;
+    const base = mr.locate(words[element + Sge.ADDRESS_HIGH] | 0, words[element + Sge.ADDRESS_LOW] | 0, size);
+    if (base < 0) return 0;
+    const first = context.openCopies(count);
+    const to = base + index * payload;
+    writeCopies(context.copyWords, first, at + info.headerLength, step, mr.region, to, payload, count);
+    context.closeCopies(count);
+    requester.reads.receivedRun(count);
+    requester.acknowledged(psnAdd(psn, count));
+    this.#settle(psn);
+    return count;
   }
 
   #receiveAck({ slab, at, psn }: InboundPacket): void {

@@ -226,6 +226,21 @@ export class OutstandingReads {
     return isEnd ? last : !last || (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) < 0);
   }
 
+  /** Of up to `most` responses from number `packet` on, of a READ with so many, those before the end of their request; 0 where some may end before. */
+  middles(packet: number, packets: number, most: number): number {
+    if (this.list.count === 0 || this.#repeatedEnd !== NONE) return 0;
+    const end = Math.min(packets, (Math.floor(packet / this.#chunk) + 1) * this.#chunk) - 1;
+    return Math.min(most, end - packet);
+  }
+
+  /** The next READ responses were received: as `received`, for each of them. */
+  receivedRun(count: number): void {
+    const counted = Math.min(count, this.#responses);
+    if (counted === 0) return;
+    this.#responses -= counted;
+    this.#budget.give(counted * this.#charge);
+  }
+
   /** The next READ response was received. */
   received(): void {
     if (this.#responses === 0) return;

@@ -1,6 +1,7 @@
 /** The SEND or WRITE that is arriving at a connected queue pair. */
 import type { OpcodeInfo } from '@node-roce/wire';
-import type { Context } from '../context.ts';
+import { type Context, RUN_MAX } from '../context.ts';
+import { writeCopies } from '../copies.ts';
 import type { MemoryRegion } from '../region.ts';
 
 const NONE = 0;
@@ -71,6 +72,22 @@ export class InboundMessage {
     this.#remaining -= payload;
     this.#kind = last ? NONE : WRITE;
     if (last) this.#region = undefined;
+  }
+
+  /**
+   * Payload of up to `most` packets from the middle of the WRITE under way goes to its place; they begin `step` bytes apart in the slab. The last
+   * packet of the message is not among them. @returns how many
+   */
+  writeMiddles(context: Context, source: number, payload: number, most: number, step: number): number {
+    const region = this.#region;
+    const count = Math.min(most, RUN_MAX, Math.floor((this.#remaining - 1) / payload));
+    if (count < 1 || region === undefined || !this.writable(count * payload)) return 0;
+    const first = context.openCopies(count);
+    writeCopies(context.copyWords, first, source, step, region.region, this.#offset, payload, count);
+    context.closeCopies(count);
+    this.#offset += count * payload;
+    this.#remaining -= count * payload;
+    return count;
   }
 
   /** No message is under way. */

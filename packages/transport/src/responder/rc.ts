@@ -1,7 +1,7 @@
 /** The responder of a reliable connection, and of an XRC target queue pair (IBTA vol 1 §9.7.4, §9.7.5, annex A14). */
 import { bthAckReq, NakCode, Opcode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
-import { QpStateCode } from '../constants.ts';
+import { Access, QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
@@ -147,6 +147,33 @@ export class RcResponder implements Responder {
     if (packet.payload > this.#owner.attributes.pathMtu || !this.#receives.takeWhole(packet)) return false;
     this.#executed(packet);
     return true;
+  }
+
+  /**
+   * SENDs of one packet, as `#acceptWhole`, and the middle of a WRITE, where `writeMiddles` looks at what differs: the place in memory.
+   */
+  receiveRun(packet: InboundPacket, most: number, step: number): number {
+    const { info, payload, psn, slab, at } = packet;
+    if (psn !== this.#expectedPsn || this.#nakSent || this.#early.count > 0) return 0;
+    const { pathMtu, access } = this.#owner.attributes;
+    let count = 0;
+    if (info.opcode === Opcode.RC_SEND_ONLY) {
+      if (this.#message.underWay || payload > pathMtu) return 0;
+      count = this.#receives.takeWholes(packet, most, step);
+      this.#msn = psnAdd(this.#msn, count);
+      this.#owner.counters.receivedMessages += count;
+    } else if (info.opcode === Opcode.RC_RDMA_WRITE_MIDDLE) {
+      if (!this.#message.continues(info) || payload !== pathMtu || (access & Access.REMOTE_WRITE) === 0)
+        return 0;
+      count = this.#message.writeMiddles(this.#context, at + info.headerLength, payload, most, step);
+    }
+    if (count === 0) return 0;
+    this.#expectedPsn = psnAdd(psn, count);
+    this.#resources.moves(psn, this.#expectedPsn);
+    if (bthAckReq(slab, at) === 0) return count;
+    this.#replies.acknowledge(psnAdd(psn, count - 1), this.#msn);
+    this.#owner.wantsReplyTurn();
+    return count;
   }
 
   /** The expected packet: checks, then its effect, then its answer. */
