@@ -8,6 +8,7 @@
 import { TWO_32 } from '@node-roce/wire';
 import { storePayload, type WordViews, wordViews } from './payload-stores.ts';
 import { Quarantine } from './quarantine.ts';
+import { Fetched, reachOf } from './reach.ts';
 
 /** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */
 export const TX_HEADER_STRIDE = 64;
@@ -101,6 +102,8 @@ export class RegionTable {
   readonly #words: (WordViews | undefined)[] = [];
   readonly #free: number[] = [];
   readonly #quarantine = new Quarantine((index) => this.#free.push(index));
+  /** Of regions whose bytes are fetched. */
+  readonly fetched = new Fetched();
   /** Batches with packets, and memory that is let go when there is none. */
   #open = 0;
   readonly #retired: number[] = [];
@@ -126,6 +129,9 @@ export class RegionTable {
 
   /** The memory is not read any more from now on. The index names nothing while a batch may still have it. */
   remove(index: number): void {
+    const buffer = this.views[index]?.buffer;
+    const reach = buffer && reachOf(buffer);
+    if (reach) this.fetched.drop(reach);
     this.views[index] = this.#words[index] = undefined;
     this.#quarantine.give(index);
   }
@@ -144,7 +150,9 @@ export class RegionTable {
 
   batchClosed(): void {
     this.#quarantine.batchClosed();
-    if (--this.#open > 0 || this.#retired.length === 0) return;
+    if (--this.#open > 0) return;
+    this.fetched.idle();
+    if (this.#retired.length === 0) return;
     for (const index of this.#retired) this.remove(index);
     this.#retired.length = 0;
   }

@@ -12,6 +12,7 @@ import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
 import { OpenBatches } from './open-batches.ts';
 import type { Owner } from './qp/owner.ts';
+import type { MemoryRegion } from './region.ts';
 import { ReadBudget } from './requester/reads.ts';
 import { ROUND_TRIP_TIMES } from './requester/round-trip.ts';
 import { TIMERS } from './requester/timers.ts';
@@ -192,10 +193,27 @@ export class Context {
     this.#copyCount += count;
   }
 
-  /** Bytes of our own making go to `offset` of a region, at once. */
-  write(bytes: Uint8Array, source: number, region: number, offset: number, length: number): void {
-    const view = this.regions.views[region] as Uint8Array;
+  /**
+   * The same to a region that may be behind calls: they are made at once, so that what can't be stored is not acknowledged.
+   * @returns false where it can't
+   */
+  place(source: number, mr: MemoryRegion, offset: number, length: number): boolean {
+    const { reach } = mr;
+    if (reach === undefined) {
+      this.copy(source, mr.region, offset, length);
+      return true;
+    }
+    // Copies that wait go first.
+    this.flushCopies();
+    return length === 0 || reach.push(this.#slab, source, offset, length);
+  }
+
+  /** Bytes of our own making go to `offset` of a region, at once. @returns false where they can't */
+  write(bytes: Uint8Array, source: number, mr: MemoryRegion, offset: number, length: number): boolean {
+    if (mr.reach !== undefined) return mr.reach.push(bytes, source, offset, length);
+    const { view } = mr;
     for (let i = 0; i < length; i++) view[offset + i] = bytes[source + i];
+    return true;
   }
 
   /** Does the copies: before memory is read here, and before completions are shown. */

@@ -10,6 +10,7 @@ export * from './errors.ts';
 export { QP_ATTRIBUTE_NAMES } from './modify.ts';
 export { storePayload } from './payload-stores.ts';
 export * from './raw/frames.ts';
+export { type Reach, setReach } from './reach.ts';
 export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 export * from './residue-class.ts';
 export * from './rings.ts';

@@ -3,6 +3,7 @@ import { TWO_32 } from '@node-roce/wire';
 import type { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
 import type { MrInit, MwType } from './control.ts';
+import { type Reach, reachOf } from './reach.ts';
 
 /**
  * The memory behind a key: a registered region, or the part of one that a memory window is bound to. A region that was
@@ -29,6 +30,8 @@ export class MemoryRegion {
   readonly offset: number;
   readonly view: Uint8Array;
   readonly backing: number;
+  /** How its bytes are fetched and stored; undefined where they are in the view. */
+  readonly reach: Reach | undefined;
   #valid = true;
   #windows = 0;
 
@@ -48,6 +51,7 @@ export class MemoryRegion {
     this.startLow = Number(start & 0xffff_ffffn);
     this.region = region;
     this.view = view;
+    this.reach = reachOf(view.buffer);
     this.pd = pd;
     this.access = access;
     this.length = length;

@@ -3,7 +3,7 @@ import { Access } from './constants.ts';
 import type { Context } from './context.ts';
 import { SGE_WORDS, Sge } from './rings.ts';
 
-/** Outcome of a scatter: bytes that did not fit, or an element whose region is gone. */
+/** Outcome of a scatter: bytes that did not fit, or an element whose region or memory is gone. */
 export const Scattered = { OK: 0, TOO_LONG: 1, PROTECTION: 2 } as const;
 
 /**
@@ -34,8 +34,10 @@ export function scatter(
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
     if (at < 0) return Scattered.PROTECTION;
     if (!mr.isNull) {
-      if (own) context.write(own, source, mr.region, at + offset, take);
-      else context.copy(source, mr.region, at + offset, take);
+      const placed = own
+        ? context.write(own, source, mr, at + offset, take)
+        : context.place(source, mr, at + offset, take);
+      if (!placed) return Scattered.PROTECTION;
     }
     source += take;
     length -= take;

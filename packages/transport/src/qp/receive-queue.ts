@@ -183,7 +183,7 @@ export class ReceiveQueue {
     if (mr === undefined || mr.pd !== this.#pd || (mr.access & Access.LOCAL_WRITE) === 0) return false;
     const offset = mr.locate(words[element + Sge.ADDRESS_HIGH], words[element + Sge.ADDRESS_LOW], size);
     if (offset < 0) return false;
-    if (!mr.isNull) context.copy(packet.at + packet.info.headerLength, mr.region, offset, payload);
+    if (!mr.isNull && !context.place(packet.at + packet.info.headerLength, mr, offset, payload)) return false;
     this.deliverBytes(WcOpcode.RECV, payload, bthSolicited(packet.slab, packet.at) === 1);
     return true;
   }

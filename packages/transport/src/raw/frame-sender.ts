@@ -141,6 +141,7 @@ export class FrameSender {
       const mr = this.#context.memory.byLkey(words[w + Sge.LKEY]);
       const at = mr?.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) ?? -1;
       if (mr?.pd !== this.#owner.pd || at < 0) return false;
+      if (mr.reach && !this.#context.regions.fetched.pull(mr.reach, at, length)) return false;
       addFragment(this.#batch, mr.region, at, length);
     }
     return true;

@@ -1,7 +1,7 @@
 /** Where in the send queue the next packet is: entry, packet, PSN, and the byte of the gather list. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
-import type { Memory } from '../memory.ts';
+import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
@@ -89,9 +89,15 @@ export class SendCursor {
 
   /**
    * Adds the fragments of the next `length` bytes of the entry to a batch, and moves the element and offset past them.
-   * False where a region went away meanwhile.
+   * False where a region or its memory went away meanwhile.
    */
-  gather(memory: Memory, owner: Owner, queue: SendQueue, batch: TxBatch, length: number): boolean {
+  gather(
+    { memory, regions }: Context,
+    owner: Owner,
+    queue: SendQueue,
+    batch: TxBatch,
+    length: number,
+  ): boolean {
     const { words } = queue;
     const list = queue.wordOf(this.#entry) + SendWqe.SGE;
     while (length > 0) {
@@ -108,6 +114,7 @@ export class SendCursor {
       if (!mr || mr.pd !== owner.pd) return false;
       const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
       if (at < 0) return false;
+      if (mr.reach && !regions.fetched.pull(mr.reach, at + this.#offset, take)) return false;
       addFragment(batch, mr.region, mr.isNull ? 0 : at + this.#offset, take);
       this.#offset += take;
       length -= take;

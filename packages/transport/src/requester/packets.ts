@@ -62,7 +62,7 @@ export class RequestPackets {
     if (owner.datagram && !ah) return WcStatus.LOC_QP_OP_ERR;
     if ((flags & SendFlags.INLINE) !== 0) {
       if (size > 0) addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + start, size);
-    } else if (!cursor.gather(this.#context.memory, owner, this.#queue, batch, size)) {
+    } else if (!cursor.gather(this.#context, owner, this.#queue, batch, size)) {
       batch.fragmentCount = fragments;
       return WcStatus.LOC_PROT_ERR;
     }
@@ -110,7 +110,6 @@ export class RequestPackets {
   addMiddles(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, count: number): number {
     const owner = this.#owner;
     const queue = this.#queue;
-    const { memory } = this.#context;
     const { pathMtu, destQpn, migReq } = owner.attributes;
     const w = queue.wordOf(cursor.entry);
     const inline = ((queue.words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
@@ -120,7 +119,7 @@ export class RequestPackets {
       const fragments = batch.fragmentCount;
       if (inline) {
         addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + cursor.packet * pathMtu, pathMtu);
-      } else if (!cursor.gather(memory, owner, queue, batch, pathMtu)) {
+      } else if (!cursor.gather(this.#context, owner, queue, batch, pathMtu)) {
         batch.fragmentCount = fragments;
         break;
       }
@@ -185,7 +184,7 @@ export class RequestPackets {
     const fragments = batch.fragmentCount;
     if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
       addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4, size);
-    } else if (!cursor.gather(this.#context.memory, owner, queue, batch, size)) {
+    } else if (!cursor.gather(this.#context, owner, queue, batch, size)) {
       batch.fragmentCount = fragments;
       return WcStatus.LOC_PROT_ERR;
     }

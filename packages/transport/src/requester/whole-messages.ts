@@ -89,7 +89,7 @@ export class WholeMessages {
         if (mr === undefined || mr.pd !== owner.pd) break;
         // As int32, which is never boxed: the call is too far in to be inlined.
         const at = mr.locate(words[s + Sge.ADDRESS_HIGH] | 0, words[s + Sge.ADDRESS_LOW] | 0, length);
-        if (at < 0) break;
+        if (at < 0 || (mr.reach && !context.regions.fetched.pull(mr.reach, at, length))) break;
         addFragment(batch, mr.region, at, length);
       }
       const base = batch.count * TX_HEADER_STRIDE;

@@ -43,19 +43,21 @@ export function executeWrite(r: ConnectedParts, packet: InboundPacket): number {
     message.beginWrite(target.region, target.offset, rethLength(slab, at + info.offsets.reth));
     owner.counters.writeRequests++;
   }
-  message.write(context, at + info.headerLength, payload, info.last);
+  if (!message.write(context, at + info.headerLength, payload, info.last)) return Verdict.REMOTE_ACCESS;
   if (info.last && info.hasImmediate) receives.deliver(WcOpcode.RECV_RDMA_WITH_IMM, message.length, packet);
   return Verdict.PASS;
 }
 
-/** The 8 bytes of an ATOMIC_WRITE go to its target at once; there is one, as its length is not 0. */
+/** The 8 bytes of an ATOMIC_WRITE go to its target at once; there is one, as its length is not 0. @returns false where they can't */
 export function executeAtomicWrite(
   { regions }: Context,
   target: RemoteTarget,
   { info, slab, at }: InboundPacket,
-): void {
-  const { view, region } = target.region!;
+): boolean {
+  const { view, region, reach } = target.region!;
+  if (reach) return reach.push(slab, at + info.headerLength, target.offset, 8);
   storePayload(view, regions.words(region), target.offset, slab, at + info.headerLength, 8);
+  return true;
 }
 
 /** The value that an atomic found: the low and the high half of the eight bytes, in the machine's byte order. */
@@ -70,11 +72,12 @@ export class AtomicResult {
     return this.#low;
   }
 
-  /** Executes the atomic in the packet at its target, and keeps the value from before. */
-  execute(context: Context, target: RemoteTarget, { info, slab, at }: InboundPacket): void {
+  /** Executes the atomic in the packet at its target, and keeps the value from before. @returns false where its memory is gone */
+  execute(context: Context, target: RemoteTarget, { info, slab, at }: InboundPacket): boolean {
     context.flushCopies(); // A WRITE before it in this batch is seen by it.
-    const { view, region } = target.region!;
+    const { view, region, reach } = target.region!;
     const { offset } = target;
+    if (reach && !context.regions.fetched.pull(reach, offset, 8)) return false;
     const eth = at + info.offsets.atomicEth;
     const operand = bigint(atomicEthSwapAddHigh(slab, eth), atomicEthSwapAddLow(slab, eth));
     const isAdd = info.operation === OperationBits.FETCH_ADD;
@@ -98,6 +101,7 @@ export class AtomicResult {
     }
     this.#low = HALVES[0];
     this.#high = HALVES[1];
+    return !reach || reach.push(view, offset, offset, 8);
   }
 }
 

@@ -64,14 +64,15 @@ export class InboundMessage {
     this.#remaining = this.#length = length;
   }
 
-  /** Payload of the WRITE goes to its place. */
-  write(context: Context, source: number, payload: number, last: boolean): void {
+  /** Payload of the WRITE goes to its place. @returns false where its memory is gone */
+  write(context: Context, source: number, payload: number, last: boolean): boolean {
     const region = this.#region;
-    if (region) context.copy(source, region.region, this.#offset, payload);
+    if (region && !context.place(source, region, this.#offset, payload)) return false;
     this.#offset += payload;
     this.#remaining -= payload;
     this.#kind = last ? NONE : WRITE;
     if (last) this.#region = undefined;
+    return true;
   }
 
   /**

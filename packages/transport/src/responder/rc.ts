@@ -69,7 +69,7 @@ export class RcResponder implements Responder {
     this.#target = new RemoteTarget(owner.pd);
     this.#owner = owner;
     this.#receives = receives;
-    this.#packets = new ReplyPackets(owner, this.#replies, receives);
+    this.#packets = new ReplyPackets(owner, this.#replies, receives, context.regions);
     this.#parts = {
       context,
       owner,
@@ -348,7 +348,7 @@ export class RcResponder implements Responder {
 
   #executeAtomic(packet: InboundPacket): number {
     const result = ATOMIC_RESULT;
-    result.execute(this.#context, this.#target, packet);
+    if (!result.execute(this.#context, this.#target, packet)) return Verdict.REMOTE_ACCESS;
     this.#advance(1);
     this.#resources.rememberAtomic(packet, result.high, result.low);
     this.#countMessage();
@@ -366,7 +366,7 @@ export class RcResponder implements Responder {
     const { owner } = this.#parts;
     this.#context.flushCopies();
     if (packet.info.isAtomicWrite) {
-      executeAtomicWrite(this.#context, this.#target, packet);
+      if (!executeAtomicWrite(this.#context, this.#target, packet)) return Verdict.REMOTE_ACCESS;
       owner.counters.atomicWriteRequests++;
     } else owner.counters.flushRequests++;
     this.#advance(1);

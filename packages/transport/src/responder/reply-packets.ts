@@ -14,7 +14,7 @@ import {
   writeAtomicAck,
   writeBth,
 } from '@node-roce/wire';
-import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
+import { type RegionTable, TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import type { MemoryRegion } from '../region.ts';
@@ -22,14 +22,17 @@ import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { ReplyKind, type ReplyQueue } from './replies.ts';
 
-/** Writes the replies at the head of a queue; keeps nothing of its own. */
+/** Writes the replies at the head of a queue. Owns whether the memory of the READ there could not be fetched. */
 export class ReplyPackets {
   readonly #owner: Owner;
   readonly #replies: ReplyQueue;
   readonly #receives: ReceiveQueue;
+  readonly #regions: RegionTable;
+  #unreachable = false;
 
-  constructor(owner: Owner, replies: ReplyQueue, receives: ReceiveQueue) {
+  constructor(owner: Owner, replies: ReplyQueue, receives: ReceiveQueue, regions: RegionTable) {
     this.#owner = owner;
+    this.#regions = regions;
     this.#replies = replies;
     this.#receives = receives;
   }
@@ -41,9 +44,10 @@ export class ReplyPackets {
   transmit(batch: TxBatch, budget: number, reads: boolean): number {
     const replies = this.#replies;
     let sent = 0;
+    this.#unreachable = false;
     while (sent < budget && !batch.full && replies.count > 0) {
       if (replies.kind === ReplyKind.READ) {
-        if (!reads || this.readGone) break;
+        if (!reads || this.readGone || !this.#fetch(batch, budget - sent)) break;
         sent += this.#writeResponses(batch, budget - sent);
       } else {
         this.#writeAcknowledge(batch);
@@ -53,11 +57,22 @@ export class ReplyPackets {
     return sent;
   }
 
-  /** The reply at the head is a READ whose region was deregistered, invalidated or detached meanwhile. */
+  /** Fetches the bytes of the next responses, `most` at most, where they are not in the region's view. False where that fails. */
+  #fetch({ capacity, count }: TxBatch, most: number): boolean {
+    const { region, offset, sent, packets, length } = this.#replies;
+    if (region?.reach === undefined) return true;
+    const { pathMtu } = this.#owner.attributes;
+    const from = sent * pathMtu;
+    const bytes = Math.min(length - from, Math.min(most, packets - sent, capacity - count) * pathMtu);
+    this.#unreachable = !this.#regions.fetched.pull(region.reach, offset + from, bytes);
+    return !this.#unreachable;
+  }
+
+  /** The reply at the head is a READ whose region was deregistered, invalidated or detached meanwhile, or its memory can't be read. */
   get readGone(): boolean {
     const { count, kind, region, offset, length } = this.#replies;
     if (count === 0 || kind !== ReplyKind.READ || region === undefined) return false;
-    return !region.valid || region.view.length < offset + length;
+    return this.#unreachable || !region.valid || region.view.length < offset + length;
   }
 
   /** ACK, NAK or atomic result. */
