@@ -40,6 +40,7 @@
             "src/route_events.cc",
             "src/send.cc",
             "src/processor.cc",
+            "src/process_memory.cc",
             "src/shared_file.cc",
             "src/socket.cc",
             "src/transmit_pool.cc",

@@ -684,3 +684,32 @@ export function unmapSharedFile(pages: Uint8Array): void;
  * @throws an Error with `code` 'EAGAIN', 'EPIPE', 'EBADF', …
  */
 export function sendDescriptor(socket: number, fd: number): void;
+
+/** Returns both ends of a connection that carries descriptors, close-on-exec. The caller closes them. */
+export function descriptorPair(): [number, number];
+
+/** Returns the descriptor that waits at an end of such a connection; −1 where none does. The caller closes it. */
+export function receiveDescriptor(end: number): number;
+
+/** Returns the number of the process at the other end of a Unix socket, as the kernel knows it; 0 where it has none here. */
+export function peerProcess(socket: number): number;
+
+/**
+ * The memory of another process, by a descriptor of its own /proc/self/mem. It stays that memory: once the process has executed
+ * another program, nothing is read or written. A process whose memory keeps a call waiting for 5 s, as nobody serves its
+ * userfaultfd, is killed, with a line on stderr.
+ */
+export class ProcessMemory {
+  /**
+   * @param fd the object closes it
+   * @param pid the process, 0 if it has no number here: it is not killed then
+   * @throws RangeError for another file, which stays open
+   */
+  constructor(fd: number, pid: number);
+  /** Reads `length` bytes at an address into `bytes`, from `offset` on. False where not all of them can be read. */
+  pull(bytes: Uint8Array, offset: number, length: number, address: number): boolean;
+  /** Writes `length` bytes of `bytes`, from `offset` on, to an address. False where not all of them can be written. */
+  push(bytes: Uint8Array, offset: number, length: number, address: number): boolean;
+  /** Closes the descriptor: nothing is read or written any more. */
+  close(): void;
+}

@@ -10,6 +10,7 @@
 #include "interface_watcher.h"
 #include "layout.h"
 #include "local_socket.h"
+#include "process_memory.h"
 #include "port.h"
 #include "socket.h"
 #include "xdp_port.h"
@@ -106,6 +107,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   Descriptors::define(env, exports);
   Doorbells::define(env, exports);
   LocalSocket::define(env, exports);
+  ProcessMemory::define(env, exports);
   XdpPort::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
