@@ -99,7 +99,7 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
   );
 
   /** Compiles a program of programs/ and runs it at the first device. */
-  const compileAndRun = async (name: string): Promise<Ended> => {
+  const compileAndRun = async (name: string, before: readonly string[] = []): Promise<Ended> => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-compiled-'));
     const program = join(folder, name);
     const source = fileURLToPath(new URL(`programs/${name}.c`, import.meta.url));
@@ -107,7 +107,8 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
       encoding: 'utf8',
     });
     expect(compiled.status, compiled.stderr).toBe(0);
-    const ended = await devices.start(0, program, []).ended;
+    const [first, ...rest] = [...before, program];
+    const ended = await devices.start(0, first, rest).ended;
     rmSync(folder, { recursive: true });
     return ended;
   };
@@ -119,7 +120,8 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'
   });
 
   test('registered memory keeps every byte and every store, and is the program’s again afterwards', async () => {
-    const ended = await compileAndRun('memory');
+    // Memory that sharing refuses is attached otherwise.
+    const ended = await compileAndRun('memory', ['env', 'ROCE_MEMORY=share']);
     expect(ended).toMatchObject({ code: 0, signal: null });
     // The reason why a region is refused is on stderr: an errno has none.
     const reasons = ended.output

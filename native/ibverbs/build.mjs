@@ -88,7 +88,9 @@ const sources = readdirSync(folder)
   .filter((name) => /\.[ch]$/.test(name))
   .sort();
 /** Of the library that is preloaded; it speaks to the device, too. */
-const paths = ['paths/paths.c', 'paths/ucma.c', 'paths/ucma.h'].map((name) => join(folder, name));
+const paths = ['paths/kept.c', 'paths/kept.h', 'paths/paths.c', 'paths/ucma.c', 'paths/ucma.h'].map((name) =>
+  join(folder, name),
+);
 /** Symbols of other releases than the installed one, as `--list` prints them. */
 const releases = readdirSync(join(folder, 'releases'))
   .filter((name) => name.endsWith('.txt'))

@@ -40,27 +40,34 @@ int roce_listen(struct roce_context *r, uint32_t handle) {
 
 int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]) {
   size_t got = 0;
+  uint8_t *room;
+  int error = 0;
   // A child would take the parent's events.
   if (!roce_may_call(r)) {
     errno = EPERM;
     return -1;
   }
-  while (got < ROCE_EVENT_BYTES) {
-    ssize_t n = recv(fd, (uint8_t *)event + got, ROCE_EVENT_BYTES - got, 0);
-    if (n == 0) {
-      errno = EIO;
-      return -1;
-    }
-    if (n < 0) {
-      struct pollfd rest = {.fd = fd, .events = POLLIN};
-      // Only between events may a call end without one.
-      if (got == 0 || (errno != EAGAIN && errno != EINTR)) return -1;
-      poll(&rest, 1, -1);
+  room = roce_room(ROCE_EVENT_BYTES);
+  if (room == NULL) return -1;
+  while (got < ROCE_EVENT_BYTES && error == 0) {
+    ssize_t n = recv(fd, room + got, ROCE_EVENT_BYTES - got, 0);
+    if (n > 0) {
+      got += (size_t)n;
       continue;
     }
-    got += (size_t)n;
+    error = n == 0 ? EIO : errno;
+    // Only between events may a call end without one.
+    if (got > 0 && (error == EAGAIN || error == EINTR)) {
+      struct pollfd rest = {.fd = fd, .events = POLLIN};
+      poll(&rest, 1, -1);
+      error = 0;
+    }
   }
-  return 0;
+  memcpy(event, room, ROCE_EVENT_BYTES);
+  roce_free_room(room, ROCE_EVENT_BYTES);
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
 }
 
 void roce_add(struct roce_context *r, struct roce_object *object, uint32_t handle, void *it) {

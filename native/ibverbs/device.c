@@ -86,86 +86,6 @@ int ibv_dofork_range(void *base, size_t size) {
   return 0;
 }
 
-// A byte without a descriptor came: the device refuses.
-#define NO_FILE (-2)
-
-static int receive_file(int socket) {
-  char byte;
-  struct iovec data = {&byte, 1};
-  union {
-    struct cmsghdr header;
-    char room[CMSG_SPACE(sizeof(int))];
-  } control;
-  struct msghdr message = {
-      .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-  struct cmsghdr *header;
-  ssize_t n;
-  int fd;
-  do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  while (n < 0 && errno == EINTR);
-  if (n != 1) return errno = EIO, -1;
-  // The kernel drops a descriptor that the process has no number for.
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    errno = EMFILE;
-    return -1;
-  }
-  header = CMSG_FIRSTHDR(&message);
-  if (header == NULL) return NO_FILE;
-  if ( header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof fd)) return -1;
-  memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return fd;
-}
-
-// The rest of a reply whose first byte was taken for a descriptor's.
-static int refused(int socket) {
-  uint8_t rest[7];
-  uint32_t error = EIO;
-  if (roce_read_all(socket, rest, sizeof rest) == 0) memcpy(&error, rest + 3, sizeof error);
-  if (error == EXDEV) roce_report_network();
-  errno = (int)error;
-  return -1;
-}
-
-// Introduces the process; the device answers with what they share, and a token for connections of events.
-static int greet(struct roce_context *r) {
-  const uint64_t network = roce_network();
-  uint32_t head[2] = {4 + 4 + 16 + ROCE_TOKEN_BYTES + sizeof network, ROCE_HELLO}, about[2] = {ROCE_PROTOCOL_VERSION, (uint32_t)getpid()};
-  uint8_t hello[sizeof head + sizeof about + 16 + ROCE_TOKEN_BYTES + sizeof network] = {0}, *token = hello + 32;
-  uint32_t reply[2], shape[3];
-  int fds[3] = {-1, -1, -1};
-  memcpy(hello, head, sizeof head);
-  memcpy(hello + 8, about, sizeof about);
-  memcpy(hello + 16, program_invocation_short_name, strnlen(program_invocation_short_name, 16));
-  roce_memory_token(token);
-  memcpy(token + ROCE_TOKEN_BYTES, &network, sizeof network);
-  if (roce_write_all(r->socket, hello, sizeof hello) != 0) return -1;
-  // Registered memory, rings, and the doorbell.
-  for (int i = 0; i < 3; i++) {
-    fds[i] = receive_file(r->socket);
-    if (i == 0 && fds[0] == NO_FILE) return refused(r->socket);
-    if (fds[i] < 0) {
-      const int error = errno;
-      while (i-- > 0) close(fds[i]);
-      errno = error;
-      return -1;
-    }
-  }
-  if (roce_read_all(r->socket, reply, sizeof reply) != 0 ||
-      reply[0] != sizeof r->token + sizeof shape || reply[1] != 0 ||
-      roce_read_all(r->socket, r->token, sizeof r->token) != 0 || roce_read_all(r->socket, shape, sizeof shape) != 0) {
-    for (int i = 0; i < 3; i++)
-      close(fds[i]);
-    return errno = EIO, -1;
-  }
-  if (roce_rings_open(r, fds[1], fds[2], shape) != 0) {
-    close(fds[0]);
-    return -1;
-  }
-  if (roce_memory_open(r, fds[0]) == 0) return 0;
-  roce_rings_close(r);
-  return -1;
-}
-
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *to, size_t length) {
   struct ibv_port_attr attr = {0};
   struct roce_message m;
@@ -378,7 +298,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   r->socket = roce_dial();
   if (r->socket < 0) goto no_socket;
   roce_lock_contexts();
-  error = greet(r);
+  error = roce_greet(r);
   roce_unlock_contexts();
   if (error != 0) {
     if (errno != EXDEV && errno != EMFILE) errno = EIO;

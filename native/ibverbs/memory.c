@@ -1,5 +1,6 @@
-// Registered memory. Its pages become pages of a file that the device has, too: the offset of a page is its address, so that
-// regions may overlap and share pages. When the last region of a page goes, the page is the program's alone again.
+// Registered memory, in two ways. Shared: its pages become pages of a file that the device has, too: the offset of a page is its address,
+// so that regions may overlap and share pages. When the last region of a page goes, the page is the program's alone again. Attached: the
+// pages stay what they are, and the device reads and writes them by a descriptor (attach.c).
 //
 // A child of fork has pages of its own in their place, with what the parent's had, as after a fork without regions.
 #include <fcntl.h>
@@ -16,6 +17,7 @@ struct range {
   uintptr_t low, high;            // Moved to the file for it: more, where it was in huge pages.
   int shares_first, shares_last;  // The page has bytes that are not the region's.
   const struct roce_context *owner;
+  int attached;  // The pages are the program's own; those that are in the file already stay there meanwhile.
   struct range *next;
 };
 
@@ -166,14 +168,75 @@ static void explain(uintptr_t start, uintptr_t end, const char *why) {
 #define MAX_BYTES ((uintptr_t)1 << 32)
 #define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
 
-int roce_share(const struct roce_context *r, void *address, size_t length, unsigned access) {
+// Whether a page of the range is of an attached region: a conversion would be in the way of the device's writes.
+static int is_attached(uintptr_t first, uintptr_t last) {
+  for (const struct range *region = memory.regions; region != NULL; region = region->next)
+    if (region->attached && region->start < last && first < region->end) return 1;
+  return 0;
+}
+
+// Moves the pages of a region that is not in the list yet into the file. 0, or EFAULT and why; then all is as before.
+static int share_pages(struct range *region, int writes, struct roce_parts *parts, const char **why) {
+  size_t tried = 0;
+  int error = 0;
+  if (roce_has_this_stack(region->start, region->end)) {
+    *why = "it is the stack of this thread";
+    return EFAULT;
+  }
+  *why = "the kernel refuses to map the device's file there, or no memory is left";
+  if (roce_private_parts(&memory.file, region->start, region->end, writes, parts, why) != 0) return EFAULT;
+  if (parts->count > 0) roce_handle_faults();
+  while (tried < parts->count && error == 0)
+    if (roce_share_part(&memory.file, &parts->at[tried++]) != 0) error = EFAULT;
+  if (error == 0) {
+    region->next = memory.regions;
+    memory.regions = region;
+  }
+  // All of it where that failed, else what stands around the region in its huge pages.
+  for (size_t i = 0; i < tried; i++) {
+    const struct roce_part *part = &parts->at[i];
+    give_back(part->start, error == 0 ? region->start : part->end);
+    give_back(region->end, part->end);
+    if (part->start < region->low) region->low = part->start;
+    if (part->end > region->high) region->high = part->end;
+  }
+  return error;
+}
+
+// The way is given, or sharing is tried first.
+static int reach_pages(const struct roce_context *r, struct range *region, uint32_t kind, int writes, struct roce_parts *parts,
+                       const char **why) {
+  const char *reason = roce_attach_reason(region->start, region->end);
+  int error = EFAULT;
+  if (region->end - region->start > MAX_BYTES) {
+    *why = "it is larger than 4 GiB";
+    return EFAULT;
+  }
+  if (reason == NULL && is_attached(region->start, region->end)) reason = "other regions with its pages are not shared";
+  if (kind == ROCE_MEMORY_SHARED || reason == NULL) error = share_pages(region, writes, parts, why);
+  else if (kind == ROCE_MEMORY_EITHER) *why = reason;
+  if (error == 0 || kind == ROCE_MEMORY_SHARED || roce_shares_only()) return error;
+  if (!r->attachable) {
+    if (reason != NULL) *why = "the device has no descriptor of this process's memory: /proc/self/mem can't be opened";
+    return error;
+  }
+  reason = *why;
+  if (roce_check_mapped(region->start, region->end, writes, why) != 0) return error;
+  if (kind == ROCE_MEMORY_EITHER && roce_debug())
+    dprintf(STDERR_FILENO, "libibverbs of roce run: 0x%" PRIxPTR " to 0x%" PRIxPTR " is not shared: %s\n", region->start, region->end, reason);
+  region->attached = 1;
+  region->next = memory.regions;
+  memory.regions = region;
+  return 0;
+}
+
+int roce_share(const struct roce_context *r, void *address, size_t length, unsigned access, uint32_t *kind) {
   NOT_CANCELLED;
   uintptr_t page = roce_page_size(), first = (uintptr_t)address & ~(page - 1), last;
   struct roce_parts parts = {0};
   struct range *region;
-  const char *why = "the kernel refuses to map the device's file there, or no memory is left";
-  size_t tried = 0;
-  int error = 0;
+  const char *why = NULL;
+  int error;
   // The memory that it would be shared with is the parent's.
   if (!roce_may_call(r)) return errno = EPERM;
   if (length == 0 || __builtin_add_overflow((uintptr_t)address, length + page - 1, &last)) return errno = EINVAL;
@@ -190,28 +253,8 @@ int roce_share(const struct roce_context *r, void *address, size_t length, unsig
       .owner = r,
   };
   pthread_mutex_lock(&lock);
-  if (roce_has_this_stack(first, last)) {
-    why = "it is the stack of this thread";
-    error = EFAULT;
-  } else if (last - first > MAX_BYTES) {
-    why = "it is larger than 4 GiB";
-    error = EFAULT;
-  } else if (roce_private_parts(&memory.file, first, last, (access & WRITES) != 0, &parts, &why) != 0) error = EFAULT;
-  if (parts.count > 0) roce_handle_faults();
-  while (tried < parts.count && error == 0)
-    if (roce_share_part(&memory.file, &parts.at[tried++]) != 0) error = EFAULT;
-  if (error == 0) {
-    region->next = memory.regions;
-    memory.regions = region;
-  }
-  // All of it where that failed, else what stands around the region in its huge pages.
-  for (size_t i = 0; i < tried; i++) {
-    const struct roce_part *part = &parts.at[i];
-    give_back(part->start, error == 0 ? first : part->end);
-    give_back(last, part->end);
-    if (part->start < region->low) region->low = part->start;
-    if (part->end > region->high) region->high = part->end;
-  }
+  error = reach_pages(r, region, *kind, (access & WRITES) != 0, &parts, &why);
+  *kind = region->attached ? ROCE_MEMORY_ATTACHED : ROCE_MEMORY_SHARED;
   pthread_mutex_unlock(&lock);
   roce_free_parts(&parts);
   if (error == 0) return 0;
@@ -220,7 +263,7 @@ int roce_share(const struct roce_context *r, void *address, size_t length, unsig
   return errno = error;
 }
 
-void roce_unshare(const struct roce_context *r, void *address, size_t length) {
+void roce_unshare(const struct roce_context *r, void *address, size_t length, uint32_t kind) {
   NOT_CANCELLED;
   uintptr_t page = roce_page_size(), first = (uintptr_t)address & ~(page - 1);
   uintptr_t last = ((uintptr_t)address + length + page - 1) & ~(page - 1);
@@ -228,7 +271,8 @@ void roce_unshare(const struct roce_context *r, void *address, size_t length) {
   int saved = errno;
   pthread_mutex_lock(&lock);
   for (struct range **at = &memory.regions; *at != NULL; at = &(*at)->next) {
-    if ((*at)->start != first || (*at)->end != last || (*at)->owner != r) continue;
+    const int is_it = (*at)->start == first && (*at)->end == last && (*at)->owner == r;
+    if (!is_it || (*at)->attached != (kind == ROCE_MEMORY_ATTACHED)) continue;
     end_region(at, &ended);
     break;
   }
@@ -257,7 +301,7 @@ static void before_fork(void) {
   if (roce_shared_parts(&memory.file, 0, UINTPTR_MAX, &parts) != 0) {
     roce_free_parts(&parts);
     for (const struct range *region = memory.regions; region != NULL; region = region->next)
-      roce_add_whole(&parts, region->start, region->end);
+      if (!region->attached) roce_add_whole(&parts, region->start, region->end);
   }
   if (parts.count == 0) return;
   roce_handle_faults();

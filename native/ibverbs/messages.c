@@ -1,16 +1,27 @@
 // Messages to the device, and the connections that they go over. Part of both libraries.
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include "roce.h"
 
+void *roce_room(size_t bytes) {
+  void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return room == MAP_FAILED ? NULL : room;
+}
+
+void roce_free_room(void *room, size_t bytes) {
+  if (room != NULL) munmap(room, bytes);
+}
+
 void roce_begin(struct roce_message *m) {
   memset(m, 0, sizeof *m);
   m->length = ROCE_HEADER_BYTES;
-  m->room = 256;
-  m->bytes = malloc(m->room);
+  m->room = ROCE_MESSAGE_BYTES;
+  // The reply is received there.
+  m->bytes = roce_room(m->room);
   m->failed = m->bytes == NULL;
   // Callers read the reply before they look at the error.
   if (m->failed) m->length = 0;
@@ -20,11 +31,14 @@ static uint8_t *make(struct roce_message *m, size_t length) {
   if (m->failed) return NULL;
   if (length > m->room - m->length) {
     size_t room = (m->length + length) * 2;
-    uint8_t *bytes = realloc(m->bytes, room);
+    // Not mremap: shared memory ends where it ended.
+    uint8_t *bytes = roce_room(room);
     if (bytes == NULL) {
       m->failed = 1;
       return NULL;
     }
+    memcpy(bytes, m->bytes, m->length);
+    roce_free_room(m->bytes, m->room);
     m->bytes = bytes;
     m->room = room;
   }
@@ -65,7 +79,7 @@ void roce_get(struct roce_message *m, void *to, size_t length) {
 
 void roce_end(struct roce_message *m) {
   int saved = errno;
-  free(m->bytes);
+  roce_free_room(m->bytes, m->room);
   m->bytes = NULL;
   errno = saved;
 }
@@ -142,8 +156,10 @@ int roce_exchange(int fd, enum roce_call call, struct roce_message *m) {
   head[1] = call;
   memcpy(m->bytes, head, sizeof head);
   if (m->length - ROCE_HEADER_BYTES > ROCE_MAX_PAYLOAD) return errno = EINVAL;
-  if (roce_write_all(fd, m->bytes, m->length) != 0 || roce_read_all(fd, head, sizeof head) != 0)
+  // The head is received there, too: another thread may have registered this stack.
+  if (roce_write_all(fd, m->bytes, m->length) != 0 || roce_read_all(fd, m->bytes, sizeof head) != 0)
     return errno = EIO;
+  memcpy(head, m->bytes, sizeof head);
   m->length = m->at = 0;
   if (head[0] > ROCE_MAX_PAYLOAD || (make(m, head[0]) == NULL && head[0] > 0)) return errno = EIO;
   if (roce_read_all(fd, m->bytes, head[0]) != 0) return errno = EIO;

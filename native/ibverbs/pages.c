@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/uio.h>
 
 #include "roce.h"
@@ -110,7 +109,7 @@ static void report_missing(void) {
   if (!is_reported && write(STDERR_FILENO, line, sizeof line - 1) > 0) is_reported = 1;
 }
 
-static int add_part(struct roce_parts *parts, struct roce_part part) {
+int roce_add_part(struct roce_parts *parts, struct roce_part part) {
   if ((parts->count + 1) * sizeof part > parts->bytes) {
     size_t bytes = parts->bytes > 0 ? parts->bytes * 2 : roce_page_size();
     void *at = parts->bytes > 0 ? mremap(parts->at, parts->bytes, bytes, MREMAP_MAYMOVE)
@@ -124,150 +123,13 @@ static int add_part(struct roce_parts *parts, struct roce_part part) {
 }
 
 void roce_add_whole(struct roce_parts *parts, uintptr_t start, uintptr_t end) {
-  if (add_part(parts, (struct roce_part){start, end, start, end, PROT_READ | PROT_WRITE, (off_t)start, NULL}) != 0)
+  if (roce_add_part(parts, (struct roce_part){start, end, start, end, PROT_READ | PROT_WRITE, (off_t)start, NULL}) != 0)
     report_missing();
 }
 
 void roce_free_parts(struct roce_parts *parts) {
   if (parts->bytes > 0) munmap(parts->at, parts->bytes);
   *parts = (struct roce_parts){0};
-}
-
-struct mapping {
-  uintptr_t from, to;
-  char permissions[8];
-  uint64_t offset, inode;
-  dev_t device;
-  const char *path;
-};
-
-static int protection_of(const struct mapping *map) {
-  return (map->permissions[0] == 'r' ? PROT_READ : 0) | (map->permissions[1] == 'w' ? PROT_WRITE : 0) |
-         (map->permissions[2] == 'x' ? PROT_EXEC : 0);
-}
-
-static int is_of(const struct mapping *map, const struct roce_file *file) {
-  return map->inode == file->inode && map->device == file->device;
-}
-
-// /proc/self/maps as it is read, in the stack: at fork, nothing is allocated.
-struct maps {
-  int fd;
-  size_t at, end;
-  char bytes[4096];
-  char line[512];  // The start of the last one.
-};
-
-static int open_maps(struct maps *maps) {
-  maps->at = maps->end = 0;
-  // Not by a wrapper of open, as that of paths/paths.c: it may allocate.
-  maps->fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  return maps->fd < 0 ? -1 : 0;
-}
-
-// 1, 0 at the end, or −1.
-static int next_line(struct maps *maps) {
-  for (size_t length = 0;;) {
-    char c;
-    if (maps->at == maps->end) {
-      ssize_t n;
-      do n = read(maps->fd, maps->bytes, sizeof maps->bytes);
-      while (n < 0 && errno == EINTR);
-      if (n <= 0) return (int)n;
-      maps->at = 0;
-      maps->end = (size_t)n;
-    }
-    c = maps->bytes[maps->at++];
-    maps->line[length] = '\0';
-    if (c == '\n') return 1;
-    if (length < sizeof maps->line - 1) maps->line[length++] = c;
-  }
-}
-
-// The same, of mappings.
-static int next_mapping(struct maps *maps, struct mapping *map) {
-  for (;;) {
-    int found = next_line(maps), path = 0;
-    unsigned major_, minor_;
-    if (found != 1) return found;
-    if (sscanf(maps->line, "%" SCNxPTR "-%" SCNxPTR " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &map->from, &map->to,
-               map->permissions, &map->offset, &major_, &minor_, &map->inode, &path) != 7)
-      continue;
-    map->device = makedev(major_, minor_);
-    map->path = maps->line + path;
-    return 1;
-  }
-}
-
-// Why a mapping that /proc/self/maps has under this path can't be shared; NULL where it can: it is private.
-static const char *kind_of(const char *path, int is_shared) {
-  static const struct {
-    const char *start, *kind;
-  } kinds[] = {
-      {"/anon_hugepage", "it is in huge pages that are shared"},
-      {"/SYSV", "it is System V shared memory"},
-      {"/dev/shm/", "it is POSIX shared memory"},
-      {"/memfd:", "it is a mapped memfd"},
-      {"/dev/zero (deleted)", "it is memory that is shared with children (MAP_SHARED)"},
-      {"/dev/hugepages/", "it is a mapped file that is shared (MAP_SHARED)"},
-      {"/dev/", "it is a device's"},
-      {"/", "it is a mapped file that is shared (MAP_SHARED)"},
-      {"", "it is a device's"},
-  };
-  size_t i = 0;
-  if (!is_shared) return NULL;
-  while (strncmp(path, kinds[i].start, strlen(kinds[i].start)) != 0) i++;
-  return kinds[i].kind;
-}
-
-int roce_private_parts(const struct roce_file *file, uintptr_t start, uintptr_t end, int writes, struct roce_parts *parts,
-                       const char **why) {
-  struct maps maps;
-  struct mapping map;
-  uintptr_t at = start;
-  int error = 0;
-  if (open_maps(&maps) != 0) return -1;
-  while (at < end && error == 0 && next_mapping(&maps, &map) == 1) {
-    const char *kind;
-    uintptr_t to = map.to < end ? map.to : end;
-    if (map.to <= at) continue;
-    if (map.from > at) break;  // A hole.
-    kind = kind_of(map.path, map.permissions[3] == 's');
-    if (map.permissions[0] != 'r' || map.permissions[2] == 'x') {
-      *why = "it is code, or can't be read";
-      error = -1;
-    } else if (writes && map.permissions[1] != 'w') {
-      *why = "it is read-only, and the access flags let the device write";
-      error = -1;
-    } else if (kind != NULL) {
-      if (!is_of(&map, file) || map.offset != map.from) {
-        *why = kind;
-        error = -1;
-      }
-    } else error = add_part(parts, (struct roce_part){at, to, map.from, map.to, protection_of(&map), (off_t)at, NULL});
-    at = to;
-  }
-  close(maps.fd);
-  if (error == 0 && at < end) {
-    *why = "it is not mapped";
-    error = -1;
-  }
-  return error;
-}
-
-int roce_shared_parts(const struct roce_file *file, uintptr_t start, uintptr_t end, struct roce_parts *parts) {
-  struct maps maps;
-  struct mapping map;
-  int error = 0, found = 0;
-  if (open_maps(&maps) != 0) return -1;
-  while (error == 0 && (found = next_mapping(&maps, &map)) == 1) {
-    uintptr_t from = map.from < start ? start : map.from, to = map.to > end ? end : map.to;
-    if (from >= to || !is_of(&map, file)) continue;
-    error = add_part(parts, (struct roce_part){from, to, map.from, map.to, protection_of(&map),
-                                               (off_t)(map.offset + (from - map.from)), NULL});
-  }
-  close(maps.fd);
-  return found < 0 ? -1 : error;
 }
 
 #define CHUNK ((size_t)1 << 30)
@@ -315,16 +177,27 @@ int roce_has_this_stack(uintptr_t start, uintptr_t end) {
   return here + 65536 > start && here - 65536 < end;
 }
 
-// Moves the part from private pages to those of the file. errno where that fails: then all is as before.
-static int move_to_file(const struct roce_file *file, const struct roce_part *part) {
-  void *at = (void *)part->start;
-  size_t length = part->end - part->start;
+// Pages are moved so many bytes at a time: both copies of more are never there. Huge pages are moved whole.
+#define PIECE ((size_t)1 << 20)
+
+// Moves pages of the part from private ones to those of the file. errno where that fails: then they are as before.
+static int move_to_file(const struct roce_file *file, const struct roce_part *part, uintptr_t start, size_t length) {
+  void *at = (void *)start;
   int error = 0;
-  if (mprotect(at, length, PROT_READ) != 0 || copy_to_file(file->fd, part->start, part->end) != 0 ||
-      mmap(at, length, part->protection, MAP_SHARED | MAP_FIXED, file->fd, (off_t)part->start) == MAP_FAILED) {
+  if (mprotect(at, length, PROT_READ) != 0 || copy_to_file(file->fd, start, start + length) != 0 ||
+      mmap(at, length, part->protection, MAP_SHARED | MAP_FIXED, file->fd, (off_t)start) == MAP_FAILED) {
     error = errno;
     mprotect(at, length, part->protection);
-  } else madvise(at, length, MADV_DONTFORK);
+  } else syscall(SYS_madvise, at, length, MADV_DONTFORK);  // Not by the wrapper of paths/kept.c: it is no advice of the program.
+  return error;
+}
+
+// Moves the part piece by piece. errno where that fails: a part of it may be in the file then.
+static int move_pieces(const struct roce_file *file, const struct roce_part *part, size_t unit) {
+  const size_t piece = unit > PIECE ? unit : PIECE;
+  int error = 0;
+  for (uintptr_t at = part->start; at < part->end && error == 0; at += piece)
+    error = move_to_file(file, part, at, part->end - at < piece ? part->end - at : piece);
   return error;
 }
 
@@ -337,7 +210,7 @@ int roce_share_part(const struct roce_file *file, struct roce_part *part) {
     if (part->start < part->low) part->start = part->low;
     part->end = (end + unit - 1) & ~(unit - 1);
     if (part->end > part->high || part->end < end) part->end = part->high;
-    error = roce_has_this_stack(part->start, part->end) ? EFAULT : move_to_file(file, part);
+    error = roce_has_this_stack(part->start, part->end) ? EFAULT : move_pieces(file, part, unit);
     if (part->start == part->low && part->end == part->high) break;
   }
   atomic_fetch_add(&conversions, 1);
@@ -350,23 +223,36 @@ static int move_over(void *from, size_t length, uintptr_t to) {
   return mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to) == MAP_FAILED ? -1 : 0;
 }
 
+// Moves pages back from the file into the place at `own`, and from there to where they were; the file's go.
+static int move_from_file(const struct roce_file *file, const struct roce_part *part, uintptr_t start, uint8_t *own, size_t length) {
+  const off_t offset = part->offset + (off_t)(start - part->start);
+  void *at = (void *)start;
+  if (mprotect(at, length, PROT_READ) != 0) return -1;
+  if (copy_from_file(file->fd, own, offset, length) != 0 || mprotect(own, length, part->protection) != 0 || move_over(own, length, start) != 0) {
+    mprotect(at, length, part->protection);
+    return -1;
+  }
+  fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)length);
+  return 0;
+}
+
 int roce_take_back(const struct roce_file *file, const struct roce_part *part) {
-  size_t length = part->end - part->start;
-  void *at = (void *)part->start, *own;
-  int done = 0;
+  size_t length = part->end - part->start, done = 0;
+  uint8_t *own;
   if (roce_has_this_stack(part->start, part->end)) return 0;
-  own = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // One place for all pieces: the kernel makes one mapping of them again.
+  own = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (own == MAP_FAILED) return 0;
   atomic_store(&converting, 1);
-  if (mprotect(at, length, PROT_READ) == 0) {
-    done = copy_from_file(file->fd, own, part->offset, length) == 0 && mprotect(own, length, part->protection) == 0 &&
-           move_over(own, length, part->start) == 0;
-    if (!done) mprotect(at, length, part->protection);
+  while (done < length) {
+    const size_t piece = length - done < PIECE ? length - done : PIECE;
+    if (move_from_file(file, part, part->start + done, own + done, piece) != 0) break;
+    done += piece;
   }
-  if (!done) munmap(own, length);
+  if (done < length) munmap(own + done, length - done);
   atomic_fetch_add(&conversions, 1);
   atomic_store(&converting, 0);
-  return done;
+  return done == length;
 }
 
 // Pages that nobody has written are zeros there, too.

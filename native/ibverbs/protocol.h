@@ -1,7 +1,7 @@
 // Messages between this library and the device, documented in packages/device/src/protocol.ts.
 #pragma once
 
-#define ROCE_PROTOCOL_VERSION 5
+#define ROCE_PROTOCOL_VERSION 6
 #define ROCE_MAX_PAYLOAD (1 << 20)
 #define ROCE_HEADER_BYTES 8
 #define ROCE_EVENT_BYTES 12
@@ -35,6 +35,12 @@ enum roce_call {
   ROCE_UCMA_OPEN = 25,
   ROCE_UCMA_COMMAND = 26,
   ROCE_CLOSE = 27,
+};
+
+// How the device reaches registered memory.
+enum roce_kind_of_memory {
+  ROCE_MEMORY_SHARED = 0,
+  ROCE_MEMORY_ATTACHED = 1,
 };
 
 // Of CREATE_CQ.

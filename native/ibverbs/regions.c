@@ -7,13 +7,15 @@ static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t l
   struct roce_message m;
   int error;
   if (own == NULL) return NULL;
-  if (roce_share(roce_of(pd->context), address, length, access) != 0) goto failed;
+  own->kind = ROCE_MEMORY_EITHER;
+  if (roce_share(roce_of(pd->context), address, length, access, &own->kind) != 0) goto failed;
   roce_begin(&m);
   roce_u32(&m, pd->handle);
   roce_u32(&m, access);
   roce_u64(&m, (uintptr_t)address);
   roce_u64(&m, length);
   roce_u64(&m, iova);
+  roce_u32(&m, own->kind);
   error = roce_call(roce_of(pd->context), ROCE_REG_MR, &m);
   mr->context = pd->context;
   mr->pd = pd;
@@ -25,11 +27,12 @@ static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t l
   mr->rkey = roce_get32(&m);
   roce_end(&m);
   if (error == 0) {
+    if ((access & IBV_ACCESS_LOCAL_WRITE) != 0) roce_mark_defined(address, length);
     own->object.kind = ROCE_MR;
     roce_add(roce_of(pd->context), &own->object, mr->handle, mr);
     return mr;
   }
-  roce_unshare(roce_of(pd->context), address, length);
+  roce_unshare(roce_of(pd->context), address, length, own->kind);
   errno = error;
 failed:
   error = errno;
@@ -61,8 +64,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
   int shares = moves || (changes && mr->length > 0);
   void *next = moves ? address : mr->addr;
   size_t next_length = moves ? length : mr->length;
+  // The device keeps the way that it has, unless the range is another.
+  uint32_t kind = moves ? ROCE_MEMORY_EITHER : own->kind;
   struct roce_message m;
-  if (shares && roce_share(r, next, next_length, allowed) != 0) return IBV_REREG_MR_ERR_INPUT;
+  if (shares && roce_share(r, next, next_length, allowed, &kind) != 0) return IBV_REREG_MR_ERR_INPUT;
   roce_begin(&m);
   roce_u32(&m, mr->handle);
   roce_u32(&m, (uint32_t)flags);
@@ -70,6 +75,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
   roce_u32(&m, (uint32_t)access);
   roce_u64(&m, (uintptr_t)address);
   roce_u64(&m, length);
+  roce_u32(&m, kind);
   error = roce_call(r, ROCE_REREG_MR, &m);
   if (error == 0) {
     mr->lkey = roce_get32(&m);
@@ -77,11 +83,12 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
     if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
     own->access = allowed;
     if (shares) {
-      roce_unshare(r, mr->addr, mr->length);
+      roce_unshare(r, mr->addr, mr->length, own->kind);
+      own->kind = kind;
       mr->addr = next;
       mr->length = next_length;
     }
-  } else if (shares) roce_unshare(r, next, next_length);
+  } else if (shares) roce_unshare(r, next, next_length, kind);
   roce_end(&m);
   if (error == 0) return 0;
   errno = error;
@@ -94,7 +101,7 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
   error = roce_destroy(mr->context, mr->handle);
   if (error != 0) return error;
   roce_remove(roce_of(mr->context), &own->object);
-  roce_unshare(roce_of(mr->context), mr->addr, mr->length);
+  roce_unshare(roce_of(mr->context), mr->addr, mr->length, own->kind);
   free(own);
   return 0;
 }

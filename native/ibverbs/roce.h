@@ -51,6 +51,7 @@ struct roce_context {
   uint8_t *arena;              // The memory of all rings.
   size_t arena_bytes;
   int doorbell;  // Wakes the device.
+  int attachable;  // The device has the descriptor of this process's memory.
   struct roce_ring bells;
   pthread_mutex_t bells_lock;
   struct verbs_context verbs;  // Last: verbs_context has its ibv_context at the end.
@@ -97,6 +98,7 @@ struct roce_mr {
   struct ibv_mr mr;
   struct roce_object object;
   unsigned access;
+  uint32_t kind;  // roce_kind_of_memory.
 };
 
 struct roce_qp {
@@ -160,6 +162,12 @@ struct roce_message {
   int failed;  // No memory for it.
 };
 
+// Memory that no conversion of pages makes read-only (pages.c): the kernel can write there at any time. NULL where none is left.
+void *roce_room(size_t bytes);
+void roce_free_room(void *room, size_t bytes);
+
+// Room that a message has at first.
+#define ROCE_MESSAGE_BYTES 4096
 void roce_begin(struct roce_message *m);
 void roce_u32(struct roce_message *m, uint32_t value);
 void roce_u64(struct roce_message *m, uint64_t value);
@@ -173,7 +181,9 @@ uint64_t roce_get64(struct roce_message *m);
 void roce_get(struct roce_message *m, void *to, size_t length);
 void roce_end(struct roce_message *m);
 
-// The same over a connection that is no context's.
+// Introduces the process over the context's connection, and takes what the device shares with it. 0, or −1 and errno.
+int roce_greet(struct roce_context *r);
+// The same as roce_call over a connection that is no context's.
 int roce_exchange(int fd, enum roce_call call, struct roce_message *m);
 
 // Whether ROCE_DEBUG asks for the reasons of calls that fail, on stderr.
@@ -215,10 +225,22 @@ int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]);
 // Held while a context is opened or closed.
 void roce_lock_contexts(void);
 void roce_unlock_contexts(void);
-// Shares the pages of a range with the device. 0 or errno.
-int roce_share(const struct roce_context *r, void *address, size_t length, unsigned access);
+// Not decided yet: in addition to the values of roce_kind_of_memory.
+#define ROCE_MEMORY_EITHER UINT32_MAX
+// Lets the device reach a range: its pages become pages of the common file, or stay as they are. `kind` takes the way, and may
+// demand one. 0 or errno.
+int roce_share(const struct roce_context *r, void *address, size_t length, unsigned access, uint32_t *kind);
 // Takes back the pages of it that no other region has.
-void roce_unshare(const struct roce_context *r, void *address, size_t length);
+void roce_unshare(const struct roce_context *r, void *address, size_t length, uint32_t kind);
+
+// Why memory of the program has to stay what it is; NULL where it may be shared.
+const char *roce_attach_reason(uintptr_t start, uintptr_t end);
+// Whether only sharing is allowed, by ROCE_MEMORY=share.
+int roce_shares_only(void);
+// Sends the device the descriptor of this process's memory. 0 or −1.
+int roce_send_memory(int end);
+// The device may have written there: for valgrind's memcheck, which does not see it.
+void roce_mark_defined(void *address, size_t length);
 
 void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr);
 void roce_get_address(struct roce_message *m, struct ibv_ah_attr *attr);

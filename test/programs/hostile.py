@@ -54,9 +54,9 @@ class Connection:
     def __init__(self):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(PATH)
-        hello = words(PROTOCOL, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16 + 8)
+        hello = words(PROTOCOL) + b'hostile'.ljust(16, b'\0') + bytes(16 + 8)
         self.socket.sendall(words(len(hello), HELLO) + hello)
-        self.files = [socket.recv_fds(self.socket, 1, 1)[1][0] for _ in range(3)]
+        self.files = [socket.recv_fds(self.socket, 1, 1)[1][0] for _ in range(4)]
         length, offset, capacity = struct.unpack('<III', self.take(8 + 16 + 12)[24:])
         self.memory = mmap.mmap(self.files[0], BYTES, offset=BASE)
         self.arena = mmap.mmap(self.files[1], length)
@@ -109,7 +109,7 @@ def live(c):
     (pd,) = struct.unpack('<I', c.must(ALLOC_PD, b''))
     cq, _, offset, capacity, _ = struct.unpack('<IIIII', c.must(CREATE_CQ, words(256, 0, 0)))
     completions = Ring(c.arena, offset, capacity, 12)
-    mr, lkey, rkey = struct.unpack('<III', c.must(REG_MR, words(pd, 7) + struct.pack('<QQQ', BASE, BYTES, BASE)))
+    mr, lkey, rkey = struct.unpack('<III', c.must(REG_MR, words(pd, 7) + struct.pack('<QQQ', BASE, BYTES, BASE) + words(0)))
     made = struct.unpack('<15I', c.must(CREATE_QP, words(pd, 2, cq, cq, 0, 0) + words(64, 64, 4, 4, 64)))
     qp, qpn = made[:2]
     sends, receives = (Ring(c.arena, *made[i + 1 : i + 4], made[i]) for i in (7, 11))

@@ -221,6 +221,7 @@ int main(void) {
   struct ibv_cq_init_attr_ex init = {.cqe = 4096};
   alarm(50);
   CHECK((context = ibv_open_device(list[0])) != NULL && (pd = ibv_alloc_pd(context)) != NULL);
+  ibv_free_device_list(list);
   CHECK((mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE)) != NULL);
   CHECK(ibv_query_gid(context, 1, 0, &address.grh.dgid) == 0 && (ah = ibv_create_ah(pd, &address)) != NULL);
   CHECK((cq = ibv_create_cq_ex(context, &init)) != NULL);

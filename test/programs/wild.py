@@ -3,6 +3,7 @@
 Calls name objects that are there (mostly) and carry wild numbers; entries of every kind go into the rings; objects end in any order.
 hostile.py breaks the form instead. Prints connections, those that the device ended, calls, and calls that succeeded. Fails where the
 device gives no answer for PATIENCE seconds."""
+import ctypes
 import mmap
 import os
 import random
@@ -28,6 +29,11 @@ PRODUCER, CONSUMER, ARMED, CONTROL = 16, 32, 49, 64
 ATOMICS, BIND_MW = (5, 6), 8
 EDGES = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 63, 64, 255, 256, 1023, 4096, 65535, 65536, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 rng = random.Random(SEED)
+# Memory of our own, which no object of Python has.
+MAP_FIXED = 0x10
+LIBC = ctypes.CDLL(None)
+LIBC.mmap.restype = ctypes.c_void_p
+OWN = LIBC.mmap(None, ctypes.c_size_t(BYTES), 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
 
 
 def words(*values):
@@ -68,9 +74,9 @@ class Connection:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE)
         self.socket.connect(PATH)
-        hello = words(PROTOCOL, os.getpid()) + b'wild'.ljust(16, b'\0') + bytes(16 + 8)
+        hello = words(PROTOCOL) + b'wild'.ljust(16, b'\0') + bytes(16 + 8)
         self.socket.sendall(words(len(hello), HELLO) + hello)
-        for _ in range(3):
+        for _ in range(4):
             _, files, *_ = socket.recv_fds(self.socket, 1, 1)
             if not files:
                 raise Ended
@@ -78,8 +84,18 @@ class Connection:
         reply = self.take(8 + 16 + 12)
         self.token = reply[8:24]
         length, self.bells, self.bell_count = numbers(reply[24:])
+        self.hand_over()
         self.memory = mmap.mmap(self.files[0], BYTES, offset=BASE)
         self.arena = mmap.mmap(self.files[1], length)
+
+    def hand_over(self):
+        """The descriptor of our memory, mostly, or another one, or nothing."""
+        path, flags = rng.choice((*[('/proc/self/mem', os.O_RDWR)] * 6, ('/proc/self/mem', os.O_RDONLY), ('/dev/zero', os.O_RDWR), (None, 0)))
+        with socket.socket(fileno=os.dup(self.files[3])) as end:
+            if path is not None:
+                fd = os.open(path, flags)
+                socket.send_fds(end, [b'x'], [fd])
+                os.close(fd)
 
     def close(self):
         for one in (*self.listeners, self.memory, self.arena, self.socket):
@@ -153,13 +169,32 @@ def protection_domain(c):
     c.create('pd', ALLOC_PD, b'')
 
 
+def place():
+    """A start and a kind of memory: of the common file, or our own."""
+    kind = rng.choice((0, 0, 1, 1, 1, 1, small(2)))
+    return (BASE if kind == 0 else OWN) + small(8192), kind
+
+
 def memory_region(c):
-    range_ = doubles(BASE + small(8192), rng.choice((8, 4096, BYTES // 2, small(5000))), rng.choice((BASE, 0, wild() << 20)))
-    c.create('mr', REG_MR, words(c.pick('pd')[0], small()) + range_)
+    start, kind = place()
+    range_ = doubles(start, rng.choice((8, 4096, BYTES // 2, small(5000))), rng.choice((BASE, 0, wild() << 20)))
+    c.create('mr', REG_MR, words(c.pick('pd')[0], small()) + range_ + words(kind))
+
+
+def pages_that_go(_):
+    """A page of our own memory goes, or is there again."""
+    page = OWN + 4096 * rng.randrange(BYTES // 4096)
+    if rng.random() < 0.5:
+        LIBC.munmap(ctypes.c_void_p(page), ctypes.c_size_t(4096))
+    else:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED
+        protection = rng.choice((3, 3, 3, 1, 0))
+        LIBC.mmap(ctypes.c_void_p(page), ctypes.c_size_t(4096), protection, flags, -1, ctypes.c_long(0))
 
 
 def another_region(c):
-    range_ = doubles(BASE + small(8192), rng.choice((8, 4096, 65536)))
+    start, kind = place()
+    range_ = doubles(start, rng.choice((8, 4096, 65536))) + words(kind)
     c.call(REREG_MR, words(c.pick('mr')[0], small(8), c.pick('pd')[0], small()) + range_)
 
 
@@ -330,7 +365,7 @@ def post(c):
 
 
 STEPS = {
-    protection_domain: 4, memory_region: 4, another_region: 2, window: 2, channel: 2, completion_queue: 5, resize: 2, shared_queue: 4,
+    protection_domain: 4, memory_region: 4, another_region: 2, pages_that_go: 3, window: 2, channel: 2, completion_queue: 5, resize: 2, shared_queue: 4,
     change_shared_queue: 3, tag_list: 3, address_handle: 3, queue_pair: 8, change_queue_pair: 16, group: 2, destroy: 6, listen: 1,
     store: 1, control_words: 3, post: 28,
 }

@@ -1,4 +1,11 @@
-export { defaultInterface, libraryPath, programEnvironment, type Refusal, whyNot } from './launch.ts';
+export {
+  defaultInterface,
+  libraryPath,
+  type MemoryWay,
+  programEnvironment,
+  type Refusal,
+  whyNot,
+} from './launch.ts';
 export { type DeviceOptions, DeviceServer } from './server.ts';
 export { isListening, networkNamespace, prepareFolder, socketPath } from './sockets.ts';
 export { type DeviceStatus, deviceStatus, runningDevices } from './status.ts';

@@ -26,6 +26,9 @@ export function libraryPath(): string {
   );
 }
 
+/** How the device reaches registered memory. `auto`: by sharing, and by attaching where that is refused or would harm. */
+export type MemoryWay = 'auto' | 'attach' | 'share';
+
 /**
  * The environment of a program: it finds the library before the system's, and the library finds the device. Another library, which is
  * preloaded, shows the device under /sys and /dev.
@@ -34,6 +37,7 @@ export function programEnvironment(
   library: string,
   socket: string,
   env: Readonly<Record<string, string | undefined>>,
+  memory: MemoryWay = 'auto',
 ): Record<string, string | undefined> {
   const paths = [dirname(library), ...(env.LD_LIBRARY_PATH ? [env.LD_LIBRARY_PATH] : [])];
   const preload = [join(dirname(library), 'libroce-paths.so'), ...(env.LD_PRELOAD ? [env.LD_PRELOAD] : [])];
@@ -42,6 +46,9 @@ export function programEnvironment(
     LD_LIBRARY_PATH: paths.join(delimiter),
     LD_PRELOAD: preload.join(delimiter),
     ROCE_SOCKET: socket,
+    ...(memory === 'auto' ? {} : { ROCE_MEMORY: memory }),
+    // Its runtime ends programs of gcc where it is not the first library. Ours has no function of its.
+    ASAN_OPTIONS: ['verify_asan_link_order=0', ...(env.ASAN_OPTIONS ? [env.ASAN_OPTIONS] : [])].join(':'),
   };
 }
 

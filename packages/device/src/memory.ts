@@ -1,6 +1,15 @@
-/** The memory of one program: a sparse file in which the offset of a page is its address in the program. */
+/**
+ * The memory of one program, in two ways. Shared: a sparse file in which the offset of a page is its address in the program. Attached:
+ * the program's own, by a descriptor of its /proc/self/mem.
+ */
 import { closeSync } from 'node:fs';
-import { createSharedFile, mapSharedFile, unmapSharedFile } from '@node-roce/dgram-native';
+import {
+  createSharedFile,
+  mapSharedFile,
+  type ProcessMemory,
+  unmapSharedFile,
+} from '@node-roce/dgram-native';
+import { setReach } from '@node-roce/transport';
 
 /** Addresses of programs end here (x86-64 and arm64, 48 bits). */
 const ADDRESS_END = 2n ** 47n;
@@ -26,16 +35,19 @@ export interface Mapping {
   readonly pages: Uint8Array;
 }
 
-/** Whole pages of a file of `createSharedFile`, mapped here. */
-export function mapFile(
-  fd: number,
-  offset: number,
-  bytes: number,
-): Uint8Array & { buffer: SharedArrayBuffer } {
+type Pages = Uint8Array & { buffer: SharedArrayBuffer };
+
+/** Zeros in whole pages. */
+function newPages(bytes: number): Pages {
   const wasmPages = Math.ceil(bytes / WASM_PAGE);
-  // Its buffer is page-aligned, and its memory is given back by munmap: pages of the file may lie there.
+  // Its buffer is page-aligned, and its memory is given back by munmap: pages of a file may lie there.
   const { buffer } = new WebAssembly.Memory({ shared: true, initial: wasmPages, maximum: wasmPages });
-  const pages = new Uint8Array(buffer, 0, bytes);
+  return new Uint8Array(buffer, 0, bytes);
+}
+
+/** Whole pages of a file of `createSharedFile`, mapped here. */
+export function mapFile(fd: number, offset: number, bytes: number): Pages {
+  const pages = newPages(bytes);
   mapSharedFile(pages, fd, offset);
   return pages;
 }
@@ -43,9 +55,11 @@ export function mapFile(
 /** The file's pages have one reader less. */
 export const unmapFile = unmapSharedFile;
 
-/** The file behind the registered memory of one program. */
+/** The registered memory of one program. */
 export class ProgramMemory {
   readonly fd = createSharedFile(Number(ADDRESS_END));
+  /** For what is not in the file; undefined until the program has handed it over. */
+  process: ProcessMemory | undefined;
   readonly #mapped = new Set<Mapping>();
   #users = 0;
 
@@ -56,20 +70,38 @@ export class ProgramMemory {
   }
 
   /**
-   * Maps a range of the program's addresses; undefined where no program can have it, or it is too long.
+   * Maps a range of the program's addresses; undefined where no program can have it, or it is too long, or (`attach`) its ends can't be
+   * read.
    *
+   * @param attach its bytes are fetched and stored where the program has them, for each packet
    * @throws RangeError where no memory is left for it, or the program has its share
    */
-  map(address: bigint, length: bigint): Mapping | undefined {
+  map(address: bigint, length: bigint, attach = false): Mapping | undefined {
     if (length === 0n || length > BigInt(MAX_BYTES) || address > ADDRESS_END - length) return undefined;
     if (this.#mapped.size >= MAX_MAPPINGS) throw new RangeError(`more than ${MAX_MAPPINGS} regions`);
     const skip = Number(address % BigInt(PAGE));
     const bytes = Math.ceil((skip + Number(length)) / PAGE) * PAGE;
     if (bytes > MAX_BYTES) return undefined;
-    const pages = mapFile(this.fd, Number(address) - skip, bytes);
+    const first = Number(address) - skip;
+    const pages = attach ? this.#attach(first, bytes, skip, Number(length)) : mapFile(this.fd, first, bytes);
+    if (!pages) return undefined;
     const mapping = { bytes: pages.subarray(skip, skip + Number(length)), pages };
     this.#mapped.add(mapping);
     return mapping;
+  }
+
+  /** Pages that stand for those from `first` on. */
+  #attach(first: number, bytes: number, skip: number, length: number): Pages | undefined {
+    const { process } = this;
+    const pages = newPages(bytes);
+    const ends = [skip, skip + length - 1];
+    if (!process || !ends.every((at) => process.pull(pages, at, 1, first + at))) return undefined;
+    setReach(pages.buffer, {
+      pull: (offset, length) => process.pull(pages, offset, length, first + offset),
+      push: (from, source, offset, length) => process.push(from, source, length, first + offset),
+      forget: () => unmapFile(pages),
+    });
+    return pages;
   }
 
   unmap(mapping: Mapping): void {
@@ -81,5 +113,6 @@ export class ProgramMemory {
     for (const mapping of this.#mapped) unmapFile(mapping.pages);
     this.#mapped.clear();
     closeSync(this.fd);
+    this.process?.close();
   }
 }

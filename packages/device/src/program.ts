@@ -1,9 +1,20 @@
 /** One program at the device: its objects, and what it may call. Nothing of another program can be named. */
 import { randomBytes } from 'node:crypto';
+import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
+import { descriptorPair, ProcessMemory, receiveDescriptor } from '@node-roce/dgram-native';
 import * as v from '@node-roce/ibverbs';
+import {
+  addressOf,
+  attributesOf,
+  capOf,
+  operationOf,
+  writeAddress,
+  writeCap,
+  writeQueue,
+} from './attributes.ts';
 import { MAX_BYTES, MAX_MAPPINGS, type Mapping, ProgramMemory } from './memory.ts';
-import { Call, CqBits, Failed, Malformed, Reader, Writer } from './protocol.ts';
+import { Call, CqBits, Failed, Malformed, Kind as MemoryKind, Reader, Writer } from './protocol.ts';
 import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
 import { gidTableLength } from './system-files.ts';
 
@@ -13,8 +24,6 @@ const MAX_OBJECTS = 65_536;
 const MAX_TAGS = 65_536;
 /** Bits of `enum ibv_qp_attr_mask` that have a name; the others of a query count for nothing. */
 const QUERIED = 0x021f_ffff;
-/** Bits of a flow label; more are cut off, as the kernel does. */
-const FLOW_LABEL = 0xf_ffff;
 
 const NO_GID = new Uint8Array(16);
 
@@ -77,65 +86,8 @@ async function made<T>(call: Promise<T | null>): Promise<T> {
 
 async function check(call: Promise<number>): Promise<void> {
   const errno = await call;
-  if (errno !== 0) throw new Failed(errno, v.errorOf(call)?.message);
-}
-
-function addressOf(from: Reader): v.ibv_ah_attr {
-  const dgid = { raw: from.bytes(16) };
-  const [flow, sgid_index, hop_limit, traffic_class] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [dlid, sl, src_path_bits, static_rate] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [is_global, port_num] = [from.u32(), from.u32()];
-  const grh = { dgid, flow_label: flow & FLOW_LABEL, sgid_index, hop_limit, traffic_class };
-  return { grh, dlid, sl, src_path_bits, static_rate, is_global, port_num };
-}
-
-function writeAddress(to: Writer, attr: v.ibv_ah_attr | undefined): void {
-  const { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr?.grh ?? {};
-  to.bytes(dgid?.raw ?? new Uint8Array(16)).u32(flow_label, sgid_index, hop_limit, traffic_class);
-  to.u32(attr?.dlid, attr?.sl, attr?.src_path_bits, attr?.static_rate);
-  to.u32(Number(attr?.is_global ?? 0), attr?.port_num);
-}
-
-const capOf = (from: Reader): Required<v.ibv_qp_cap> => ({
-  max_send_wr: from.u32(),
-  max_recv_wr: from.u32(),
-  max_send_sge: from.u32(),
-  max_recv_sge: from.u32(),
-  max_inline_data: from.u32(),
-});
-
-const writeCap = (to: Writer, cap: v.ibv_qp_cap | undefined) =>
-  to.u32(cap?.max_send_wr, cap?.max_recv_wr, cap?.max_send_sge, cap?.max_recv_sge, cap?.max_inline_data);
-
-/** Where a work queue lies. */
-function writeQueue(to: Writer, { id, shape: { offset, capacity, stride } }: WorkQueue): void {
-  to.u32(id, offset, capacity, stride);
-}
-
-function operationOf(from: Reader): v.ibv_ops_wr {
-  const wr_id = from.u64();
-  const [opcode, flags, unexpected_cnt, handle] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  if (opcode !== v.IBV_WR_TAG_ADD) return { wr_id, opcode, flags, tm: { unexpected_cnt, handle } };
-  const [recv_wr_id, tag, mask] = [from.u64(), from.u64(), from.u64()];
-  const sg_list: v.ibv_sge[] = [];
-  for (let left = from.u32(); left > 0; left--)
-    sg_list.push({ addr: from.u64(), length: from.u32(), lkey: from.u32() });
-  return { wr_id, opcode, flags, tm: { unexpected_cnt, add: { recv_wr_id, tag, mask, sg_list } } };
-}
-
-function attributesOf(from: Reader): v.ibv_qp_attr {
-  const [qp_state, cur_qp_state, path_mtu, path_mig_state] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [qkey, rq_psn, sq_psn, dest_qp_num] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [qp_access_flags, pkey_index] = [from.u32(), from.u32()];
-  const [en_sqd_async_notify, max_rd_atomic] = [from.u32(), from.u32()];
-  const [max_dest_rd_atomic, min_rnr_timer, port_num] = [from.u32(), from.u32(), from.u32()];
-  const [timeout, retry_cnt, rnr_retry, rate_limit] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const cap = capOf(from);
-  return {
-    ...{ qp_state, cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num },
-    ...{ qp_access_flags, pkey_index, en_sqd_async_notify, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer },
-    ...{ port_num, timeout, retry_cnt, rnr_retry, rate_limit, cap, ah_attr: addressOf(from) },
-  };
+  // ibv_rereg_mr has codes of its own, below 0.
+  if (errno !== 0) throw new Failed(errno > 0 ? errno : errnoOf(call), v.errorOf(call)?.message);
 }
 
 /** A program that is connected. `call` is for one message at a time, in their order. */
@@ -150,8 +102,12 @@ export class Program {
   doorbell: number | undefined;
   /** Called when the program has filled a ring with more than there is room for. */
   onOverfull = () => {};
-  /** Name and process as the program gave them; for logs only. */
+  /** Name as the program gave it, and process as the kernel has it; for logs only. */
   name = '?';
+  /** The process; 0 if it has no number here. */
+  pid = 0;
+  /** A connection on which the program sends the descriptor of its memory: our end, and its. */
+  readonly #memoryEnds: [number, number];
   readonly #context: v.ibv_context;
   readonly #things = new Map<number, Thing>();
   /** Handles are never used again: an event that waits in a socket means what it meant. */
@@ -165,11 +121,22 @@ export class Program {
   /** @param memory of another context of the same process: both register the same pages */
   constructor(context: v.ibv_context, memory: ProgramMemory = new ProgramMemory()) {
     this.#context = context;
+    try {
+      this.#memoryEnds = descriptorPair();
+    } catch (error) {
+      this.rings.close();
+      throw error;
+    }
     this.memory = memory.retain();
     const { wake, settle, detach } = context.verbs.serve(this.rings, this.rings);
     this.wake = wake;
     this.#settle = settle;
     this.#detach = detach;
+  }
+
+  /** The end that the program gets. */
+  get memoryEnd(): number {
+    return this.#memoryEnds[1];
   }
 
   /** Objects that are there. */
@@ -233,6 +200,7 @@ export class Program {
     for (const mapping of mappings) this.memory.unmap(mapping);
     this.memory.release();
     this.rings.close();
+    for (const end of this.#memoryEnds) closeSync(end);
   }
 
   #event(type: number, about: object | undefined, port = 0): Buffer {
@@ -264,23 +232,39 @@ export class Program {
     const pd = this.#get('pd', from.u32());
     const access = from.u32();
     const [address, length, iova] = [from.u64(), from.u64(), from.u64()];
+    const kind = from.u32();
     from.end();
     this.#room();
-    const mapping = this.#map(address, length);
+    const mapping = this.#map(address, length, kind);
     const call = v.ibv_reg_mr_iova(pd, mapping.bytes, Number(length), iova, access);
     if ((await call) === null) this.memory.unmap(mapping);
     const it = await made(call);
     to.u32(this.#keep({ kind: 'mr', it, mapping, access }), it.lkey, it.rkey);
   }
 
-  #map(address: bigint, length: bigint): Mapping {
+  #map(address: bigint, length: bigint, kind: number): Mapping {
+    if (kind > MemoryKind.ATTACHED) throw new Malformed(`memory of kind ${kind}`);
+    const attach = kind === MemoryKind.ATTACHED;
+    if (attach && !this.memory.process) this.#takeMemory();
     try {
-      const mapping = this.memory.map(address, length);
+      const mapping = this.memory.map(address, length, attach);
       if (mapping) return mapping;
     } catch {
       throw new Failed(ENOMEM);
     }
     throw new Failed(EFAULT);
+  }
+
+  /** Takes the descriptor that the program has sent, before its first call. */
+  #takeMemory(): void {
+    const fd = receiveDescriptor(this.#memoryEnds[0]);
+    if (fd < 0) throw new Failed(EFAULT, 'the program has handed over no descriptor of its memory');
+    try {
+      this.memory.process = new ProcessMemory(fd, this.pid);
+    } catch {
+      closeSync(fd);
+      throw new Malformed('a descriptor that is of no memory');
+    }
   }
 
   async #reregister(from: Reader, to: Writer): Promise<void> {
@@ -289,10 +273,11 @@ export class Program {
     const [flags, pd, newAccess] = [from.u32(), from.u32(), from.u32()];
     const access = (flags & v.IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? newAccess : (thing.access ?? 0);
     const [address, length] = [from.u64(), from.u64()];
+    const kind = from.u32();
     from.end();
     const newPd = (flags & v.IBV_REREG_MR_CHANGE_PD) !== 0 ? this.#get('pd', pd) : null;
     const mapping =
-      (flags & v.IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? this.#map(address, length) : undefined;
+      (flags & v.IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? this.#map(address, length, kind) : undefined;
     // JavaScript's call has no iova: a new translation is a new registration for which the old one makes room.
     if (mapping) {
       const call = v.ibv_reg_mr_iova(newPd ?? thing.it.pd, mapping.bytes, Number(length), address, access);

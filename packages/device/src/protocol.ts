@@ -5,7 +5,7 @@
  */
 
 /** Changes with every change of a message: a library of another version is refused. */
-export const PROTOCOL_VERSION = 5;
+export const PROTOCOL_VERSION = 6;
 
 /** Bytes of a payload at most. A longer one ends the connection. */
 export const MAX_PAYLOAD = 1 << 20;
@@ -50,6 +50,9 @@ export const Call = {
 
 /** Bits of CREATE_CQ: members of completions that not every queue has. */
 export const CqBits = { TIMES: 1, TAGS: 2 } as const;
+
+/** How REG_MR and REREG_MR have the device reach memory: pages of a common file, or the program's own. */
+export const Kind = { SHARED: 0, ATTACHED: 1 } as const;
 
 /** A message that follows no rule: the connection it came over ends. */
 export class Malformed extends Error {

@@ -83,15 +83,10 @@ class Client {
   }
 
   async hello(share = Buffer.alloc(16)): Promise<this> {
-    const payload = Buffer.concat([
-      u32(PROTOCOL_VERSION, process.pid),
-      Buffer.alloc(16, 'x'),
-      share,
-      Buffer.alloc(8),
-    ]);
+    const payload = Buffer.concat([u32(PROTOCOL_VERSION), Buffer.alloc(16, 'x'), share, Buffer.alloc(8)]);
     this.socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
     // The bytes that carry the descriptors, then the reply: token, and shape of the doorbells.
-    await this.take(3 + HEADER_BYTES);
+    await this.take(4 + HEADER_BYTES);
     this.token = Buffer.from(await this.take(16));
     await this.take(12);
     return this;
@@ -135,7 +130,7 @@ describe('a device for programs', () => {
     const client = await new Client().hello();
     const { pd } = await queuePair(client);
     const address = 0x7000_0000_1000n;
-    expect((await client.call(Call.REG_MR, u32(pd, 1), u64(address, 8192n, address))).errno).toBe(0);
+    expect((await client.call(Call.REG_MR, u32(pd, 1), u64(address, 8192n, address), u32(0))).errno).toBe(0);
     expect(server.status).toEqual({ programs: 1, objects: 4 });
     expect(await deviceStatus(server.path)).toMatchObject({
       address: host(1),
@@ -154,7 +149,7 @@ describe('a device for programs', () => {
       const { pd } = await queuePair(client);
       const address = 0x7000_0000_0000n;
       for (let i = 0n; i < 8n; i++)
-        await client.make(Call.REG_MR, u32(pd, 1), u64(address + i, 70_000n, address + i));
+        await client.make(Call.REG_MR, u32(pd, 1), u64(address + i, 70_000n, address + i), u32(0));
       await client.close();
       await until(() => server.status.programs === 0);
     };
@@ -202,7 +197,7 @@ describe('a device for programs', () => {
     const client = await new Client().hello();
     const pd = await client.make(Call.ALLOC_PD);
     const register = async (address: bigint, length: bigint) =>
-      (await client.call(Call.REG_MR, u32(pd, 1), u64(address, length, address))).errno;
+      (await client.call(Call.REG_MR, u32(pd, 1), u64(address, length, address), u32(0))).errno;
     const end = 2n ** 47n;
     expect(await register(end, 1n)).toBe(EFAULT);
     expect(await register(end - 1n, 2n)).toBe(EFAULT);
@@ -223,7 +218,7 @@ describe('a device for programs', () => {
     // The memory of the first stays when its context goes.
     await one.close();
     const pd = await two.make(Call.ALLOC_PD);
-    await two.make(Call.REG_MR, u32(pd, 1), u64(4096n, 4096n, 4096n));
+    await two.make(Call.REG_MR, u32(pd, 1), u64(4096n, 4096n, 4096n), u32(0));
     await two.close();
     await stranger.close();
     await until(() => server.status.programs === 0);
@@ -283,11 +278,7 @@ describe('a device for programs', () => {
   test('a program that is gone before its answer is no fault of the device', async () => {
     for (let i = 0; i < 20; i++) {
       const { socket } = new Client();
-      const payload = Buffer.concat([
-        u32(PROTOCOL_VERSION, process.pid),
-        Buffer.alloc(16, 'y'),
-        Buffer.alloc(16 + 8),
-      ]);
+      const payload = Buffer.concat([u32(PROTOCOL_VERSION), Buffer.alloc(16, 'y'), Buffer.alloc(16 + 8)]);
       socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]), () => socket.destroy());
       await once(socket, 'close');
     }
@@ -313,7 +304,7 @@ describe('a device for programs', () => {
       let least = 0;
       while (used.has(least)) least++;
       spawnSync('sh', ['-c', limit(least)]);
-      const payload = Buffer.concat([u32(PROTOCOL_VERSION, process.pid), Buffer.alloc(32 + 8)]);
+      const payload = Buffer.concat([u32(PROTOCOL_VERSION), Buffer.alloc(32 + 8)]);
       socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
       await once(socket, 'close');
       restorer.stdin!.end('restore\n');
@@ -472,7 +463,7 @@ describe('a device for programs', () => {
 
   test('refuses a library of another version', async () => {
     const client = new Client();
-    const payload = Buffer.concat([u32(PROTOCOL_VERSION + 1, 1), Buffer.alloc(32 + 8)]);
+    const payload = Buffer.concat([u32(PROTOCOL_VERSION + 1), Buffer.alloc(32 + 8)]);
     client.socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
     await until(() => client.ended);
   });

@@ -5,7 +5,7 @@ import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
-import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
+import { Doorbells, peerProcess, sendDescriptor } from '@node-roce/dgram-native';
 import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
 import {
   listInterfaces,
@@ -270,13 +270,13 @@ export class DeviceServer {
   /** @returns undefined for a program of another network namespace, which is refused */
   async #hello(socket: Socket, from: Reader): Promise<Program | undefined> {
     const version = from.u32();
-    const pid = from.u32();
     const name = Buffer.from(from.bytes(16))
       .toString('latin1')
       .replaceAll(/[^\x20-\x7e]/g, '');
     const token = from.bytes(16);
     const network = from.u64();
     from.end();
+    const pid = peerProcess(descriptorOf(socket));
     if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
     if (!this.#isHere(network)) {
       this.#log(`${name} (process ${pid}): refused: it is in another network namespace`);
@@ -286,6 +286,7 @@ export class DeviceServer {
     await this.#files.refresh(this.#context);
     const program = await this.#open(this.#find(token)?.memory);
     program.name = `${name} (process ${pid})`;
+    program.pid = pid;
     program.onOverfull = () => {
       if (!socket.destroyed) this.#log(`${program.name}: broke the protocol: an overfull ring`);
       socket.destroy();
@@ -295,7 +296,7 @@ export class DeviceServer {
     try {
       if (socket.destroyed) throw Object.assign(new Error('gone before the answer'), { code: 'ECONNRESET' });
       program.doorbell = this.#doorbells.add();
-      for (const fd of [memory.fd, rings.arena.fd, program.doorbell])
+      for (const fd of [memory.fd, rings.arena.fd, program.doorbell, program.memoryEnd])
         sendDescriptor(descriptorOf(socket), fd);
       const { offset, capacity } = rings.doorbells;
       await send(socket, new Writer().bytes(program.token).u32(ARENA_BYTES, offset, capacity).finish(0));

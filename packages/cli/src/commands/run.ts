@@ -12,6 +12,7 @@ import {
   deviceStatus,
   isListening,
   libraryPath,
+  type MemoryWay,
   networkNamespace,
   prepareFolder,
   programEnvironment,
@@ -24,6 +25,7 @@ interface Given {
   address?: string;
   socket?: string;
   probes: boolean;
+  memory: MemoryWay;
 }
 
 /** Signals that are passed on to the program. */
@@ -112,7 +114,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   const held = await hold(path);
   const child = spawn(program, rest, {
     stdio: 'inherit',
-    env: programEnvironment(library, path, terminal.env),
+    env: programEnvironment(library, path, terminal.env, given.memory),
   });
   // Ctrl-C and Ctrl-\ typed at a terminal reach the program without us.
   const typed = process.stdin.isTTY === true;

@@ -1,5 +1,5 @@
 /** Commands for programs of libibverbs. */
-import { seconds, text } from '../options.ts';
+import { oneOf, seconds, text } from '../options.ts';
 import { link, probes } from './shared.ts';
 import type { CommandSpec } from './spec.ts';
 
@@ -22,6 +22,13 @@ export const programCommands: readonly CommandSpec[] = [
       },
       { flags: '--socket <path>', summary: 'Unix socket of a device that runs', parse: text },
       { ...probes, summary: `${probes.summary}; of a device that is started here` },
+      {
+        flags: '--memory <way>',
+        summary:
+          'How the device reaches registered memory: auto (share it, attach what cannot be shared), attach, share',
+        parse: oneOf('auto', 'attach', 'share'),
+        fallback: 'auto',
+      },
     ],
     examples: [
       ['run ibv_devinfo -v', 'Look at the device'],

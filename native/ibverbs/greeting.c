@@ -1,0 +1,103 @@
+// The first messages of a connection: who the program is, and what it and the device share.
+#include <sys/socket.h>
+
+#include "roce.h"
+
+// A byte without a descriptor came: the device refuses.
+#define NO_FILE (-2)
+
+static int receive_file(int socket, uint8_t *room) {
+  // The byte, then what comes with it.
+  struct iovec data = {room, 1};
+  struct msghdr message = {.msg_iov = &data,
+                           .msg_iovlen = 1,
+                           .msg_control = room + _Alignof(struct cmsghdr),
+                           .msg_controllen = CMSG_SPACE(sizeof(int))};
+  struct cmsghdr *header;
+  ssize_t n;
+  int fd;
+  do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  while (n < 0 && errno == EINTR);
+  if (n != 1) return errno = EIO, -1;
+  // The kernel drops a descriptor that the process has no number for.
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    errno = EMFILE;
+    return -1;
+  }
+  header = CMSG_FIRSTHDR(&message);
+  if (header == NULL) return NO_FILE;
+  if (header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof fd)) return -1;
+  memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+// The rest of a reply whose first byte was taken for a descriptor's.
+static int refused(int socket, uint8_t *room) {
+  uint32_t error = EIO;
+  if (roce_read_all(socket, room, 7) == 0) memcpy(&error, room + 3, sizeof error);
+  if (error == EXDEV) roce_report_network();
+  errno = (int)error;
+  return -1;
+}
+
+static void close_all(const int *fds, int count) {
+  const int error = errno;
+  while (count-- > 0) close(fds[count]);
+  errno = error;
+}
+
+// Descriptors that the device sends: registered memory, rings, the doorbell, and a connection for the descriptor of this process's memory.
+#define FILES 4
+
+// `room`: where the device's answers are received.
+static int introduce(struct roce_context *r, uint8_t *room) {
+  const uint64_t network = roce_network();
+  uint32_t head[2] = {4 + 16 + ROCE_TOKEN_BYTES + sizeof network, ROCE_HELLO}, version = ROCE_PROTOCOL_VERSION;
+  uint8_t hello[sizeof head + sizeof version + 16 + ROCE_TOKEN_BYTES + sizeof network] = {0}, *token = hello + 28;
+  uint32_t reply[2], shape[3];
+  int fds[FILES];
+  memcpy(hello, head, sizeof head);
+  memcpy(hello + 8, &version, sizeof version);
+  memcpy(hello + 12, program_invocation_short_name, strnlen(program_invocation_short_name, 16));
+  roce_memory_token(token);
+  memcpy(token + ROCE_TOKEN_BYTES, &network, sizeof network);
+  if (roce_write_all(r->socket, hello, sizeof hello) != 0) return -1;
+  for (int i = 0; i < FILES; i++) {
+    fds[i] = receive_file(r->socket, room);
+    if (i == 0 && fds[0] == NO_FILE) return refused(r->socket, room);
+    if (fds[i] < 0) {
+      close_all(fds, i);
+      return -1;
+    }
+  }
+  // Before the first call: the device takes it with the first region that needs it.
+  r->attachable = roce_send_memory(fds[3]) == 0;
+  close(fds[3]);
+  if (roce_read_all(r->socket, room, sizeof reply + sizeof r->token + sizeof shape) != 0) {
+    close_all(fds, 3);
+    return errno = EIO, -1;
+  }
+  memcpy(reply, room, sizeof reply);
+  if (reply[0] != sizeof r->token + sizeof shape || reply[1] != 0) {
+    close_all(fds, 3);
+    return errno = EIO, -1;
+  }
+  memcpy(r->token, room + sizeof reply, sizeof r->token);
+  memcpy(shape, room + sizeof reply + sizeof r->token, sizeof shape);
+  if (roce_rings_open(r, fds[1], fds[2], shape) != 0) {
+    close(fds[0]);
+    return -1;
+  }
+  if (roce_memory_open(r, fds[0]) == 0) return 0;
+  roce_rings_close(r);
+  return -1;
+}
+
+// Introduces the process; the device answers with what they share, and a token for connections of events.
+int roce_greet(struct roce_context *r) {
+  uint8_t *room = roce_room(ROCE_MESSAGE_BYTES);
+  int error = room != NULL ? introduce(r, room) : -1, saved = errno;
+  roce_free_room(room, ROCE_MESSAGE_BYTES);
+  errno = saved;
+  return error;
+}
