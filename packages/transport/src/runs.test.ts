@@ -2,12 +2,12 @@
  * Runs of packets that differ in their PSNs alone are taken at once. That has to do the same as packet by packet: completions, memory, replies,
  * counters and state; for runs of every length, cut anywhere, with packets in the middle that do not belong there.
  */
-import { createRandom } from '@node-roce/link';
-import { Opcode } from '@node-roce/wire';
+
+import { createRandom, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
 import type { Packet } from '../testing/pair.ts';
-import { Access, markRuns, Ring, RX_SLOT_WORDS, Rx, type RxBatch } from './index.ts';
+import { Access, markRuns, Ring, RX_SLOT_WORDS, Rx, type RxBatch, setReach } from './index.ts';
 
 const P = 0xff_fff0;
 const MTU = 256;
@@ -18,6 +18,24 @@ const { RC_SEND_ONLY, RC_RDMA_WRITE_FIRST, RC_RDMA_WRITE_MIDDLE, RC_RDMA_WRITE_L
 const { RC_RDMA_READ_RESPONSE_FIRST, RC_RDMA_READ_RESPONSE_MIDDLE, RC_RDMA_READ_RESPONSE_LAST } = Opcode;
 
 const bytesOf = (length: number, seed: number) => Uint8Array.from({ length }, (_, i) => seed + i * 7);
+
+/** Memory to register, and its bytes: of an eighth of the seeds they are behind calls, the last of which fail. */
+function place(length: number, between: (low: number, high: number) => number) {
+  const bytes = new Uint8Array(length);
+  if (between(0, 7) > 0) return { buffer: bytes.buffer, bytes };
+  const buffer = new SharedArrayBuffer(length);
+  const end = length - between(0, 1) * 100;
+  setReach(buffer, {
+    pull: (offset, count) => offset + count <= end,
+    push(from, source, offset, count) {
+      if (offset + count > end) return false;
+      bytes.set(from.subarray(source, source + count), offset);
+      return true;
+    },
+    forget() {},
+  });
+  return { buffer, bytes };
+}
 
 /** Splits a list into batches at places that `next` chooses. */
 function batches<T>(list: T[], next: () => number): T[][] {
@@ -33,7 +51,7 @@ function batches<T>(list: T[], next: () => number): T[][] {
 /** Spoils a list of packets as a hostile or a bad network would: copies, gaps, other places, packets with another bit. */
 function spoil(list: PacketInit[], between: (low: number, high: number) => number): PacketInit[] {
   const out = list.slice();
-  for (let i = between(0, 4); i > 0; i--) {
+  for (let i = between(0, 4); i > 0 && out.length > 0; i--) {
     const at = between(0, out.length - 1);
     const packet = out[at];
     switch (between(0, 7)) {
@@ -89,11 +107,11 @@ function requests(seed: number, runs: boolean) {
   const keepEarly = (['off', 'quiet', 'ahead'] as const)[between(0, 2)];
   side.createQp({ maxRecvSge: 2, maxRecvWr: 256 }, { cq: cq.handle, recovery: { keepEarly } });
   hand.connect({ rqPsn: P, pathMtu: MTU });
-  const memory = new Uint8Array(64 * PLACE);
-  const mr = side.register(memory.buffer);
+  const { buffer, bytes: memory } = place(64 * PLACE, between);
+  const mr = side.register(buffer);
   const nothing = side.adapter.allocNullMr(side.pd);
-  const target = new Uint8Array(128 * MTU);
-  const open = side.register(target.buffer, between(0, 9) === 0 ? Access.LOCAL_WRITE : 0xf);
+  const { buffer: there, bytes: target } = place(128 * MTU, between);
+  const open = side.register(there, between(0, 9) === 0 ? Access.LOCAL_WRITE : 0xf);
   let psn = P;
   let posted = 0;
   const seen: unknown[] = [];
@@ -157,8 +175,8 @@ function responses(seed: number, runs: boolean) {
   hand.connect({ sqPsn: P, pathMtu: MTU });
   const packets = between(1, 100);
   const length = packets * MTU - between(0, MTU - 1);
-  const memory = new Uint8Array(packets * MTU);
-  const mr = side.register(memory.buffer);
+  const { buffer, bytes: memory } = place(packets * MTU, between);
+  const mr = side.register(buffer);
   const split = between(1, length);
   const sge =
     between(0, 3) === 0 && split < length

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { turns } from '../testing/clock.ts';
 import { openPair, type Side } from '../testing/pair.ts';
 import { CompletionQueue } from './completion-queue.ts';
-import type { Engine } from './engine.ts';
+import type { Engine } from './engine/engine.ts';
 import { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 

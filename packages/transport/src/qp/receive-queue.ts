@@ -234,6 +234,8 @@ export class ReceiveQueue {
       if (lkey !== key) {
         const mr = memory.byLkey(lkey);
         if (mr === undefined || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0 || mr.isNull) break;
+        // Stores by calls may fail one by one.
+        if (mr.reach !== undefined) break;
         if (mr.view.length < mr.offset + mr.length) break;
         key = lkey;
         ({ startHigh, startLow, length, offset: base, region } = mr);

@@ -103,6 +103,8 @@ export class Completer {
     const mr = context.memory.byLkey(words[element + Sge.LKEY]);
     if (mr === undefined || mr.isNull || mr.pd !== this.#owner.pd || (mr.access & Access.LOCAL_WRITE) === 0)
       return 0;
+    // Stores by calls may fail one by one.
+    if (mr.reach !== undefined) return 0;
     const base = mr.locate(words[element + Sge.ADDRESS_HIGH] | 0, words[element + Sge.ADDRESS_LOW] | 0, size);
     if (base < 0) return 0;
     const first = context.openCopies(count);

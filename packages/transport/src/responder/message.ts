@@ -83,6 +83,8 @@ export class InboundMessage {
     const region = this.#region;
     const count = Math.min(most, RUN_MAX, Math.floor((this.#remaining - 1) / payload));
     if (count < 1 || region === undefined || !this.writable(count * payload)) return 0;
+    // Stores by calls may fail one by one.
+    if (region.reach !== undefined) return 0;
     const first = context.openCopies(count);
     writeCopies(context.copyWords, first, source, step, region.region, this.#offset, payload, count);
     context.closeCopies(count);

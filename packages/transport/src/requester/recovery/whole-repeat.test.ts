@@ -1,5 +1,5 @@
 /** A requester that retransmits all (`selective` false) towards a responder that repeats its NAK while packets come (`keepEarly` ahead). */
-import { createRandom } from '@node-roce/link';
+import { createRandom } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { Pair } from '../../../testing/pair.ts';
 
