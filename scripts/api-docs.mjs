@@ -53,6 +53,9 @@ function plain(value) {
 const entryOf = (name) =>
   name === 'dgram-native' ? join(root, 'native/index.d.ts') : join(root, 'packages', name, 'dist/index.d.ts');
 
+/** The entry of a package for what needs Node, if it has one. */
+const nodeEntryOf = (name) => join(root, 'packages', name, 'dist/node/index.d.ts');
+
 function resolve(specifier, from) {
   if (specifier.startsWith('.')) return join(dirname(from), specifier.replace(/\.[tj]s$/, '.d.ts'));
   return entryOf(specifier.replace('@node-roce/', ''));
@@ -239,8 +242,9 @@ function contents(path, list) {
 /** One package: contents, then a section for each file that something is declared in. */
 function sectionsOf(name) {
   const sections = new Map();
-  for (const exported of new Set(exportsOf(entryOf(name)))) {
-    const found = find(entryOf(name), exported);
+  const entries = [entryOf(name), nodeEntryOf(name)].filter((path) => existsSync(path));
+  for (const exported of new Set(entries.flatMap(exportsOf))) {
+    const found = entries.map((path) => find(path, exported)).find(Boolean);
     if (!found) throw new Error(`${name}: where is ${exported}?`);
     if (!sections.has(found.file.path)) sections.set(found.file.path, []);
     sections.get(found.file.path).push(found);

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
-import { compareCaptures } from '@node-roce/capture';
+import { compareCaptures } from '@node-roce/capture/node';
 import { afterAll, describe, expect, test } from 'vitest';
 
 const captures = fileURLToPath(new URL('capture-real/captures/', import.meta.url));

@@ -14,7 +14,7 @@ import {
   packetFilter,
   type RocePacket,
   readPackets,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { LinkType, PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile, openCapture } from '@node-roce/pcap/node';
 import {

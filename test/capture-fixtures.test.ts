@@ -5,7 +5,13 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Analysis, type Connection, FlowAnalyzer, type Message, readPackets } from '@node-roce/capture';
+import {
+  type Analysis,
+  type Connection,
+  FlowAnalyzer,
+  type Message,
+  readPackets,
+} from '@node-roce/capture/node';
 import { PcapEncoder } from '@node-roce/pcap';
 import { openCapture } from '@node-roce/pcap/node';
 import { describe, expect, test } from 'vitest';

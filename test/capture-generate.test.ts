@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type RocePacket, readPackets } from '@node-roce/capture';
+import { type RocePacket, readPackets } from '@node-roce/capture/node';
 import { psnDiff, Transport } from '@node-roce/wire';
 import { afterAll, describe, expect, test } from 'vitest';
 

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { createWriteStream, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Anonymizer, exportPackets, PacketReader, readPackets, verdictName } from '@node-roce/capture';
+import { Anonymizer, exportPackets, PacketReader, readPackets, verdictName } from '@node-roce/capture/node';
 import { CaptureParser, PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter } from '@node-roce/pcap/node';
 import { afterAll, describe, expect, test } from 'vitest';

@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { type Analysis, analyzeCapture, type Message } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, type Message } from '@node-roce/capture/node';
 import { describe, expect, test } from 'vitest';
 
 const fileOf = (name: string) => join(import.meta.dirname, 'fixtures/placement', `${name}.pcap`);

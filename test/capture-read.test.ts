@@ -8,7 +8,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32, gzipSync } from 'node:zlib';
-import { PacketReader, type ReadResult, readPackets, verdictName } from '@node-roce/capture';
+import { PacketReader, type ReadResult, readPackets, verdictName } from '@node-roce/capture/node';
 import { CaptureParser, LinkType, PcapngEncoder } from '@node-roce/pcap';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

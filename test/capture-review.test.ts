@@ -3,7 +3,7 @@
  * packets, their IPv4 Identifications and the completions in the sidecars by hand; none comes from the analysis.
  */
 import { join } from 'node:path';
-import { type Analysis, analyzeCapture, type Message, overviewText } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, type Message, overviewText } from '@node-roce/capture/node';
 import { PcapEncoder } from '@node-roce/pcap';
 import { openCapture } from '@node-roce/pcap/node';
 import { expect, test } from 'vitest';

@@ -1,7 +1,7 @@
 /** The published JSON schema of `roce flows --json`, compared with the analysis of each fixture. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { analyzeCapture, FINDING_KINDS } from '@node-roce/capture';
+import { analyzeCapture, FINDING_KINDS } from '@node-roce/capture/node';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect, test } from 'vitest';
 

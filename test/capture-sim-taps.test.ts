@@ -1,5 +1,5 @@
 /** The taps themselves: what they show, and that what is known of each packet is what its sender counted. */
-import { type ReadResult, type RocePacket, readPackets, verdictName } from '@node-roce/capture';
+import { type ReadResult, type RocePacket, readPackets, verdictName } from '@node-roce/capture/node';
 import { type EngineDevice, type TappedPacket, tap, tapCapture } from '@node-roce/sim';
 import { bthDestQp, bthOpcode, bthPsn, gidEquals, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';

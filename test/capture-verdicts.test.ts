@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { type Analysis, analyzeCapture, type Verdict } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, type Verdict } from '@node-roce/capture/node';
 import { createRandom } from '@node-roce/sim';
 import { expect, test } from 'vitest';
 

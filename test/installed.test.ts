@@ -243,7 +243,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     const file = join(out, `program.${format === 'esm' ? 'mjs' : 'cjs'}`);
     const esbuild = createRequire(join(root, 'packages/capture/package.json'))('esbuild');
     const code = `import { openDevice } from 'node-roce';
-      import { analyzeCapture } from 'node-roce/capture';
+      import { analyzeCapture } from 'node-roce/capture/node';
       const [link, engine] = process.argv.slice(2);
       openDevice({ address: '127.80.${process.pid & 0xff}.1', link, engine }).then(async (device) => {
         console.log('opened', typeof analyzeCapture, (await device.query()).gids.length);

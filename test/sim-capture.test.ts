@@ -1,5 +1,5 @@
 /** Captures of simulated networks, as the project's own tools read them. */
-import { analyzeCapture } from '@node-roce/capture';
+import { analyzeCapture } from '@node-roce/capture/node';
 import { captureOf, Pair } from '@node-roce/sim';
 import { expect, test } from 'vitest';
 

@@ -2,6 +2,7 @@
 //
 //   packages        the packages of the project that each package may import
 //   sansIo          folders that import neither Node's modules nor npm packages, but for exceptSansIo
+//   withoutNode     folders that a browser can load: they import none of Node's modules, nor what is in exceptWithoutNode
 //   bundled         folders whose npm packages are bundled: devDependencies are enough
 //   oracles         folders that import nothing but themselves and these packages
 //   doors           the one file of a folder that files outside of it import
@@ -34,6 +35,7 @@ function wrongInOracle(path, specifier, { rules }) {
 
 function wrongImport(path, specifier, { rules, manifests, exists }) {
   const own = packageOf(path);
+  const withoutNode = inAny(rules.withoutNode, path) && !inAny(rules.exceptWithoutNode, path);
   if (specifier.startsWith('.')) {
     const target = posix.join(posix.dirname(path), specifier);
     if (!exists(target)) return 'which is no file';
@@ -42,11 +44,13 @@ function wrongImport(path, specifier, { rules, manifests, exists }) {
       (folder) => target.startsWith(folder) && !path.startsWith(folder),
     );
     if (room && target !== room + rules.doors[room]) return `past the door ${rules.doors[room]} of ${room}`;
+    if (withoutNode && inAny(rules.exceptWithoutNode, target)) return 'which needs Node';
     const oracle = Object.keys(rules.oracles).find((folder) => path.startsWith(folder));
     return oracle && !target.startsWith(oracle) && `outside of the oracle ${oracle}`;
   }
   const sansIo = inAny(rules.sansIo, path) && !inAny(rules.exceptSansIo, path);
-  if (isBuiltin(specifier)) return sansIo && 'but does no I/O';
+  if (isBuiltin(specifier)) return (sansIo && 'but does no I/O') || (withoutNode && 'but browsers load it');
+  if (withoutNode && /^@node-roce\/[^/]+\/node$/.test(specifier)) return 'which needs Node';
   const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
   const { dependencies, devDependencies } = manifests[own];
   const declared = { ...dependencies, ...(inAny(rules.bundled, path) && devDependencies) };

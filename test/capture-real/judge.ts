@@ -2,7 +2,7 @@
  * Holds the statements of the analysis to the truth of a recorded run (truth.mjs). It uses the analysis as any program does: verdicts
  * packet by packet, findings and counts at the end.
  */
-import { type Analysis, type Connection, FlowAnalyzer, readPackets } from '@node-roce/capture';
+import { type Analysis, type Connection, FlowAnalyzer, readPackets } from '@node-roce/capture/node';
 import { type Evidence, FINDING_CHECKS, judgeStalls } from './judge-findings.ts';
 import type { Frames, Tap, Truth, TruthEvent } from './truth-file.ts';
 

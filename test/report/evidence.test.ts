@@ -1,6 +1,6 @@
 /** A report at first sight: the summary, why packets were retransmitted, where time was lost; on any screen and on paper. */
 import { join } from 'node:path';
-import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { analysis, connection, finding } from '../../packages/capture/testing/analysis.ts';
 import { captures, inChromium, opens, page, poll, see, write } from './suite.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { type Analysis, analyzeCapture, readLadder } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, readLadder } from '@node-roce/capture/node';
 import { run } from '@node-roce/cli';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { simulate } from './simulate.ts';

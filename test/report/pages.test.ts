@@ -1,6 +1,6 @@
 /** Pages that are out of the ordinary: hostile, empty, and a drawing without a page. */
 import { join } from 'node:path';
-import { analyzeCapture, renderLadder, renderReport } from '@node-roce/capture';
+import { analyzeCapture, renderLadder, renderReport } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
   analysis,

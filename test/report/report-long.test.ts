@@ -1,7 +1,7 @@
 /** The report of a long capture of many connections: a selection, marked as one, that opens quickly. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { simulate } from './simulate.ts';
 import { folder, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';

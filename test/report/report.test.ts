@@ -5,7 +5,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { AxeBuilder } from '@axe-core/playwright';
-import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture';
+import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { captures, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 

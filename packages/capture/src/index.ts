@@ -1,14 +1,12 @@
-/** The analysis of RoCE captures. */
-export * from './compare/compare.ts';
+/**
+ * The analysis of RoCE captures, without I/O and without Node: a browser can load it. Files, reports and exports are in
+ * `@node-roce/capture/node`, which has all of this too.
+ */
 export * from './compare/comparison.ts';
-export * from './export/anonymize.ts';
-export * from './export/comments.ts';
-export * from './export/export.ts';
-export type { RewriteOptions } from './export/rewrite.ts';
 export { connectionExpression, FILTER_FIELDS, packetExpression } from './filter/fields.ts';
 export { FilterError } from './filter/language.ts';
 export * from './flow/analysis.ts';
-export * from './flow/analyze.ts';
+export { type AnalyzeOptions, analyzeRecords } from './flow/analyze.ts';
 export * from './flow/analyzer.ts';
 export * from './flow/csv.ts';
 export * from './flow/findings/kinds.ts';
@@ -18,7 +16,6 @@ export type { CmEvent, CmExchange, CmOutcome, CmParty } from './flow/pair/cm-exc
 export type { PauseEffect, PausePriority, PauseSender } from './flow/record/pauses.ts';
 export type { EcnCounts, TrafficClass } from './flow/record/traffic-classes.ts';
 export * from './ladder/kind.ts';
-export { type LadderReadOptions, readLadder } from './ladder/read.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';
 export * from './read/addresses.ts';
 export { type ChecksumVerdict, ipChecksum, udpChecksum } from './read/checksums.ts';
@@ -41,5 +38,4 @@ export type { Refusal } from './read/refusal.ts';
 export { packetFrame } from './read/super-packet.ts';
 export { type Tunnel, tunnelName } from './read/tunnel.ts';
 export { DEFAULT_LIMITS, type ReportLimits } from './report/data.ts';
-export { type ReportOptions, renderReport } from './report/render.ts';
 export * from './units.ts';

@@ -3,7 +3,7 @@ import { copyFileSync, linkSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
-import { analyzeCapture } from '@node-roce/capture';
+import { analyzeCapture } from '@node-roce/capture/node';
 import { openCapture } from '@node-roce/pcap/node';
 import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';

@@ -2,6 +2,7 @@
  * pcap and pcapng, read and write, without I/O and without Node: bytes in, packets out, and back.
  * Files and streams are in `@node-roce/pcap/node`.
  */
+export type { RecordSource } from './batches.ts';
 export type { CaptureEncoder, PacketInput, PacketTime } from './encoder.ts';
 export { CaptureError, CaptureErrorCode } from './errors.ts';
 export { LinkType, linkTypeName } from './linktype.ts';

@@ -8,7 +8,12 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join as path } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { analyzeCapture, type DirectionCounts, type RetransmitCause, readPackets } from '@node-roce/capture';
+import {
+  analyzeCapture,
+  type DirectionCounts,
+  type RetransmitCause,
+  readPackets,
+} from '@node-roce/capture/node';
 import { openCapture } from '@node-roce/pcap/node';
 import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

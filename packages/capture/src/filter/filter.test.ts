@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { analyzeCapture } from '../flow/analyze.ts';
-import { readPackets } from '../read/read.ts';
+import { analyzeCapture } from '../node/analyze.ts';
+import { readPackets } from '../node/read.ts';
 import { connectionExpression, FILTER_FIELDS, packetExpression } from './fields.ts';
 import { compileFilter, type Fields, FilterError } from './language.ts';
 

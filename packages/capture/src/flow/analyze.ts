@@ -1,7 +1,7 @@
-/** A capture file in, its analysis out. */
-import type { CaptureSource } from '@node-roce/pcap/node';
+/** A capture in, its analysis out. */
+import type { RecordSource } from '@node-roce/pcap';
 import type { Addresses } from '../read/packet.ts';
-import { type ReadOptions, readPackets } from '../read/read.ts';
+import { type ReadOptions, type ReadResult, readRecords } from '../read/read.ts';
 import type { Analysis, Message } from './analysis.ts';
 import { FlowAnalyzer, type FlowOptions, type MessageQps } from './analyzer.ts';
 
@@ -13,28 +13,32 @@ export interface AnalyzeOptions
 }
 
 /**
- * Reads a capture (pcap or pcapng, plain, gzip or Zstandard; several files are one) and analyzes its connections, in memory that does not grow
- * with its length.
+ * Analyzes the connections of an opened capture, in memory that does not grow with its length. Runs in browsers too; in Node,
+ * `analyzeCapture` opens files.
  *
- * ```ts
- * const { connections, findings } = await analyzeCapture('trace.pcapng.gz');
- * for (const { text } of findings) console.log(text);
- * ```
+ * @param about the file's name for the summary, and its length for `onProgress`
  *
- * Rejects with the system's error where the file can't be read, and with the signal's reason; damage in the file
- * ends the reading and stands in `summary.damage`.
+ * Rejects as `readRecords` does.
  */
-export async function analyzeCapture(
-  source: CaptureSource | readonly string[],
+export function analyzeRecords(
+  capture: RecordSource,
   options: AnalyzeOptions = {},
+  about: { file?: string | undefined; total?: number | undefined } = {},
 ): Promise<Analysis> {
-  const { onMessage, onPacket, ...reading } = options;
+  return analyzeBy((reading) => readRecords(capture, reading, about), options);
+}
+
+/** The analysis of what `read` reads. */
+export async function analyzeBy(
+  read: (options: ReadOptions) => Promise<ReadResult>,
+  { onMessage, onPacket, ...reading }: AnalyzeOptions,
+): Promise<Analysis> {
   let names: Addresses | undefined;
   const analyzer = new FlowAnalyzer({
     onMessage: onMessage && ((message, qps) => names && onMessage(message, qps, names)),
     onPacket,
   });
-  const { summary, addresses } = await readPackets(source, {
+  const { summary, addresses } = await read({
     ...reading,
     onPacket: (packet, reader) => {
       names = reader.addresses;

@@ -37,7 +37,7 @@ export interface RefusedFrame {
 export interface PacketReaderOptions {
   /** False leaves all ICRCs unchecked, except those by which super-packets are recognized. Default true. */
   readonly icrc?: boolean | undefined;
-  /** A CRC-32 that is faster than zlib's. */
+  /** A CRC-32 that is faster than one by tables, as zlib's is. */
   readonly crc32?: Crc32 | undefined;
   /** UDP ports of RoCE in addition to 4791. Others are found by themselves where ICRCs are right. */
   readonly ports?: readonly number[] | undefined;

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { chownSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { macText, readPackets } from '@node-roce/capture';
+import { macText, readPackets } from '@node-roce/capture/node';
 import { openCapture } from '@node-roce/pcap/node';
 import { buildPfc } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

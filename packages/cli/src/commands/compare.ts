@@ -10,7 +10,7 @@ import {
   NothingInCommonError,
   type Transit,
   type TransitEvent,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { UsageError } from '../options.ts';
 import { exitCode, isFile, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
 import { type Column, fitTable } from '../table.ts';

@@ -14,7 +14,7 @@ import {
   type RocePacket,
   readPackets,
   verdictName,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { LinkType } from '@node-roce/pcap';
 import { parseFrame, ROCE_UDP_PORT } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';

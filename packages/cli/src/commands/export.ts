@@ -10,7 +10,7 @@ import {
   packetExpression,
   packetFilter,
   type RocePacket,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { DASH, UsageError } from '../options.ts';

@@ -18,7 +18,7 @@ import {
   type MessageCounts,
   overviewText,
   tunnelName,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { explainedText, printVerdicts } from '../capture/verdicts.ts';
 import { UsageError } from '../options.ts';
 import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';

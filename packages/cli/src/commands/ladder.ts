@@ -11,7 +11,7 @@ import {
   type PacketKind,
   readLadder,
   renderLadder,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { checkOutput, writeOutput } from '../drawing.ts';
 import { exitCode, isFile, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
 import { checkSpan } from '../selection.ts';

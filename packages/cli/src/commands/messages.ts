@@ -10,7 +10,7 @@ import {
   type MessageOutcome,
   type MessageQps,
   messageCsv,
-} from '@node-roce/capture';
+} from '@node-roce/capture/node';
 import { UsageError } from '../options.ts';
 import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import { checkSpan, connectionOf, Greatest, isWithin, type Selection } from '../selection.ts';

@@ -1,5 +1,5 @@
 /** `roce report`: a capture as one HTML file. */
-import { analyzeCapture, counted, renderReport } from '@node-roce/capture';
+import { analyzeCapture, counted, renderReport } from '@node-roce/capture/node';
 import { checkOutput, writeOutput } from '../drawing.ts';
 import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import { checkSpan, connectionFilter, type Selection, selected } from '../selection.ts';

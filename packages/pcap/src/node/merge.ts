@@ -1,13 +1,8 @@
 /** Several captures as one, in the order of time. */
+import type { RecordSource } from '../batches.ts';
 import { CaptureError } from '../errors.ts';
 import type { PacketRecord } from '../record.ts';
 import { type CaptureReader, type CaptureReaderOptions, openCapture } from './reader.ts';
-
-/** A capture as its readers need it: batches of records, and how far the reading is. */
-export interface RecordSource extends AsyncIterable<PacketRecord[]>, AsyncDisposable {
-  /** Bytes of the (inflated) input read so far. */
-  readonly offset: number;
-}
 
 /** A file that is read, and where. */
 interface Open {

@@ -1,10 +1,11 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
+import { batchesOf } from '../batches.ts';
+import { inflated } from '../compressed/inflated.ts';
 import { CaptureError } from '../errors.ts';
 import { CaptureParser, type CaptureParserOptions } from '../parser.ts';
 import type { PacketRecord, SectionInfo } from '../record.ts';
 import { gunzip } from './gunzip.ts';
-import { isZstd, unzstd } from './unzstd.ts';
 
 /** A path, or bytes as they come: a Node stream such as `process.stdin`, or any async iterable. */
 export type CaptureSource = string | URL | AsyncIterable<Uint8Array>;
@@ -95,17 +96,8 @@ export class CaptureReader implements AsyncIterable<PacketRecord[]>, AsyncDispos
   }
 
   async *#read(): AsyncGenerator<PacketRecord[], void, undefined> {
-    const parser = this.#parser;
     try {
-      for await (const chunk of inflated(chunksOf(this.#source, this.#recycles))) {
-        parser.push(chunk);
-        const batch: PacketRecord[] = [];
-        for (let record = parser.read(); record !== undefined; record = parser.read()) batch.push(record);
-        if (batch.length > 0) yield batch;
-        if (parser.error !== undefined) throw parser.error;
-      }
-      parser.end();
-      if (parser.error !== undefined) throw parser.error;
+      yield* batchesOf(this.#parser, inflated(chunksOf(this.#source, this.#recycles), gunzip));
     } catch (error) {
       if (error instanceof CaptureError) this.#error = error;
       throw error;
@@ -154,36 +146,5 @@ async function* chunksAhead(file: FileHandle, recycles: boolean): AsyncGenerator
   } finally {
     await next.catch(() => {});
     await file.close();
-  }
-}
-
-/** Longest magic number of a compression. */
-const MAGIC_BYTES = 4;
-
-/** Puts a gunzip or a decoder of Zstandard between when the input starts with the magic of either (RFC 1952 §2.3.1, RFC 8878 §3.1.1). */
-async function* inflated(source: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
-  let first: Uint8Array = new Uint8Array(0);
-  while (first.length < MAGIC_BYTES) {
-    const { value, done } = await source.next();
-    if (done) break;
-    first = first.length === 0 ? value : Buffer.concat([first, value]);
-  }
-  const whole = prepend(first, source);
-  if (isGzip(first)) yield* gunzip(whole);
-  else yield* isZstd(first) ? unzstd(whole) : whole;
-}
-
-const isGzip = (bytes: Uint8Array): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
-
-/** Whether a file that begins with these four bytes is inflated while it is read. */
-export const isCompressed = (first: Uint8Array): boolean => isGzip(first) || isZstd(first);
-
-async function* prepend(first: Uint8Array, rest: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
-  try {
-    yield first;
-    yield* rest;
-  } finally {
-    // Reached without `yield*` having closed it when the consumer stops at the first chunk.
-    await rest.return(undefined);
   }
 }

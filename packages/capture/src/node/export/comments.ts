@@ -1,7 +1,7 @@
 /** Comments for the packets of a capture, which Wireshark shows with its own dissection. */
-import type { Finding } from '../flow/analysis.ts';
-import { FlowAnalyzer, type PacketVerdict } from '../flow/analyzer.ts';
-import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
+import type { Finding } from '../../flow/analysis.ts';
+import { FlowAnalyzer, type PacketVerdict } from '../../flow/analyzer.ts';
+import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
 
 /** Why a packet was retransmitted, by cause. */
 const CAUSES: Readonly<Record<NonNullable<PacketVerdict['retransmission']>, string>> = {

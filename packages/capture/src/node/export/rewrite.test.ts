@@ -23,10 +23,10 @@ import {
   writeIcrc,
 } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { ACK, ATOMIC_V6, CNP, under, WRITE_V1 } from '../../testing/frames.ts';
-import { rawRecord } from '../../testing/records.ts';
-import { type RocePacket, verdictName } from '../read/packet.ts';
-import { PacketReader } from '../read/reader.ts';
+import { ACK, ATOMIC_V6, CNP, under, WRITE_V1 } from '../../../testing/frames.ts';
+import { rawRecord } from '../../../testing/records.ts';
+import { type RocePacket, verdictName } from '../../read/packet.ts';
+import { PacketReader } from '../../read/reader.ts';
 import { Anonymizer } from './anonymize.ts';
 import { rewrittenFrame } from './rewrite.ts';
 

@@ -8,10 +8,6 @@ import { CaptureError, CaptureErrorCode } from '../errors.ts';
  */
 const PIECE = 1024;
 
-/** Whether a frame begins with these bytes (RFC 8878 §3.1.1). */
-export const isZstd = (bytes: Uint8Array): boolean =>
-  bytes[0] === 0x28 && bytes[1] === 0xb5 && bytes[2] === 0x2f && bytes[3] === 0xfd;
-
 /**
  * Inflates frames, one after the other. All that can be inflated is yielded before damage or a missing end is thrown. Content
  * checksums are not verified.

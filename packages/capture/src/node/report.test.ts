@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { analysis, connection, finding, ladderPacket, message } from '../../testing/analysis.ts';
 import type { FindingKind, MessageFailure } from '../flow/findings/kinds.ts';
-import { embedJson, escapeMarkup } from './escape.ts';
-import { renderReport } from './render.ts';
-import { darkColors, lightColors } from './themes.ts';
+import { embedJson, escapeMarkup } from '../report/escape.ts';
+import { darkColors, lightColors } from '../report/themes.ts';
+import { renderReport } from './report.ts';
 
 /** Text that breaks out of a place that was not escaped. */
 const EVIL = '</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"\'&';

@@ -19,9 +19,9 @@ import {
   VLAN_BYTES,
   writeIcrc,
 } from '@node-roce/wire';
-import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
-import { isPlain, plainFrame, plainLinkType } from '../read/plain-frame.ts';
-import { packetFrame } from '../read/super-packet.ts';
+import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
+import { isPlain, plainFrame, plainLinkType } from '../../read/plain-frame.ts';
+import { packetFrame } from '../../read/super-packet.ts';
 import type { Anonymizer } from './anonymize.ts';
 import { renameHosts, zeroPrivateData } from './cm-privacy.ts';
 

@@ -2,11 +2,12 @@
 import type { InterfaceInfo, PacketRecord, PcapngEncoder } from '@node-roce/pcap';
 import type { CaptureSource, CaptureWriter } from '@node-roce/pcap/node';
 import { ICRC_BYTES } from '@node-roce/wire';
-import type { CaptureSummary } from '../flow/analysis.ts';
-import type { RocePacket } from '../read/packet.ts';
-import { type ReadOptions, readPackets } from '../read/read.ts';
-import type { PacketReader } from '../read/reader.ts';
-import { packetFrame } from '../read/super-packet.ts';
+import type { CaptureSummary } from '../../flow/analysis.ts';
+import type { RocePacket } from '../../read/packet.ts';
+import type { ReadOptions } from '../../read/read.ts';
+import type { PacketReader } from '../../read/reader.ts';
+import { packetFrame } from '../../read/super-packet.ts';
+import { readPackets } from '../read.ts';
 import { type RewriteOptions, rewrittenFrame, rewrittenLinkType } from './rewrite.ts';
 
 export interface ExportOptions

@@ -4,9 +4,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Analysis } from '../flow/analysis.ts';
 import { ladderStyle } from '../ladder/style.ts';
-import { DEFAULT_LIMITS, type ReportLimits, toReportData } from './data.ts';
-import { embedJson, escapeMarkup } from './escape.ts';
-import { themeStyle } from './themes.ts';
+import { DEFAULT_LIMITS, type ReportLimits, toReportData } from '../report/data.ts';
+import { embedJson, escapeMarkup } from '../report/escape.ts';
+import { themeStyle } from '../report/themes.ts';
 
 export interface ReportOptions {
   /** The title; by default the file's name. */
@@ -19,7 +19,7 @@ export interface ReportOptions {
 
 /** The page's script or style sheet, which scripts/build-report.mjs has put together. */
 function asset(name: string): string {
-  // Seen from src/report as from dist/report.
+  // Seen from src/node as from dist/node.
   const url = new URL(`../../dist/report/page/${name}`, import.meta.url);
   if (!existsSync(url)) {
     const error = new Error(`the report's ${fileURLToPath(url)} is not built: run \`npm run build\``);

@@ -1,7 +1,7 @@
 /** Zstandard: a stream that the zstd program wrote, frames written from RFC 8878, damage and bombs. */
 import { expect, test } from 'vitest';
 import { classicMicro, concat, hex } from '../../testing/captures.ts';
-import { openCapture } from './reader.ts';
+import { openCapture } from '../node/index.ts';
 
 /** 51 times the first packet of `classicMicro`, and the second; by zstd 1.5 at level 19, with a checksum. */
 const BY_ZSTD = Buffer.from(

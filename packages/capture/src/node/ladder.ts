@@ -3,9 +3,10 @@ import type { CaptureSource } from '@node-roce/pcap/node';
 import type { LadderPacket } from '../flow/analysis.ts';
 import { FlowAnalyzer } from '../flow/analyzer.ts';
 import { ladderPacket } from '../flow/record/ladder.ts';
+import { filterLadder, type LadderFilter } from '../ladder/kind.ts';
 import { type ConnectionName, senderFinder } from '../read/filter.ts';
-import { type ReadOptions, readPackets } from '../read/read.ts';
-import { filterLadder, type LadderFilter } from './kind.ts';
+import type { ReadOptions } from '../read/read.ts';
+import { readPackets } from './read.ts';
 
 export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChunk'> {
   filter?: LadderFilter | undefined;

@@ -1,14 +1,15 @@
 /** Two captures of one path in, what happened between them out. */
 import { EventEmitter, once } from 'node:events';
 import type { CaptureSource } from '@node-roce/pcap/node';
+import { type ClockEstimate, estimateClock } from '../compare/clock.ts';
+import type { Comparison } from '../compare/comparison.ts';
+import { identityOf } from '../compare/identity.ts';
+import { PacketSamples } from '../compare/samples.ts';
+import { type Side, type Sighting, TransitFollower } from '../compare/transit.ts';
 import type { RocePacket } from '../read/packet.ts';
-import { type ReadOptions, type ReadResult, readPackets } from '../read/read.ts';
+import type { ReadOptions, ReadResult } from '../read/read.ts';
 import type { PacketReader } from '../read/reader.ts';
-import { type ClockEstimate, estimateClock } from './clock.ts';
-import type { Comparison } from './comparison.ts';
-import { identityOf } from './identity.ts';
-import { PacketSamples } from './samples.ts';
-import { type Side, type Sighting, TransitFollower } from './transit.ts';
+import { readPackets } from './read.ts';
 
 const SECOND = 1e9;
 /** Sightings of one capture that wait for the other one's reading. */
