@@ -61,7 +61,9 @@ export async function open(
   });
   page.on('pageerror', (error) => complaints.push(String(error)));
   page.on('request', (request) => {
-    if (request.url() !== url && !request.url().startsWith('data:')) requests.push(request.url());
+    // Neither leaves the browser.
+    const isOwn = /^(data|blob):/.test(request.url());
+    if (request.url() !== url && !isOwn) requests.push(request.url());
   });
   await page.goto(url);
   return { page, complaints, requests };

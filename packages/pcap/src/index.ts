@@ -6,6 +6,7 @@ export type { RecordSource } from './batches.ts';
 export type { CaptureEncoder, PacketInput, PacketTime } from './encoder.ts';
 export { CaptureError, CaptureErrorCode } from './errors.ts';
 export { LinkType, linkTypeName } from './linktype.ts';
+export { mergeCaptures, type Openable } from './merge.ts';
 export { CaptureParser, type CaptureParserOptions, DEFAULT_MAX_BLOCK_LENGTH } from './parser.ts';
 export { PcapEncoder, type PcapOptions } from './pcap-encoder.ts';
 export { DEFAULT_SNAP_LENGTH } from './pcap-format.ts';

@@ -8,4 +8,4 @@ export * from './export/export.ts';
 export type { RewriteOptions } from './export/rewrite.ts';
 export { type LadderReadOptions, readLadder } from './ladder.ts';
 export * from './read.ts';
-export { type ReportOptions, renderReport } from './report.ts';
+export { type ReportOptions, renderReport, viewerPage } from './report.ts';

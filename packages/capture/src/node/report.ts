@@ -3,10 +3,9 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Analysis } from '../flow/analysis.ts';
-import { ladderStyle } from '../ladder/style.ts';
 import { DEFAULT_LIMITS, type ReportLimits, toReportData } from '../report/data.ts';
 import { embedJson, escapeMarkup } from '../report/escape.ts';
-import { themeStyle } from '../report/themes.ts';
+import { htmlPage } from '../report/page.ts';
 
 export interface ReportOptions {
   /** The title; by default the file's name. */
@@ -29,6 +28,13 @@ function asset(name: string): string {
 }
 
 /**
+ * The page that analyzes captures in a browser, as one HTML file: it reads files that are dropped on it, and loads nothing.
+ *
+ * @throws Error (`ERR_REPORT_NOT_BUILT`) where the page was not built
+ */
+export const viewerPage = (): string => asset('viewer.html');
+
+/**
  * The report of an analysis as a self-contained HTML page. It loads nothing and may load nothing: its policy
  * (CSP level 3) lets run the one script whose hash it names, and forbids every connection.
  *
@@ -41,32 +47,16 @@ export function renderReport(analysis: Analysis, options: ReportOptions = {}): s
   const data = toReportData(analysis, generator, { ...DEFAULT_LIMITS, ...options.limits });
   const title = options.title ?? analysis.summary.file?.replace(/^.*\//, '') ?? 'RoCE capture';
   const hash = createHash('sha256').update(script).digest('base64');
-  const policy =
-    `default-src 'none'; script-src 'sha256-${hash}'; style-src 'unsafe-inline'; img-src data:; ` +
-    "base-uri 'none'; form-action 'none'";
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="${escapeMarkup(generator)}">
-<title>${escapeMarkup(title)} – RoCE report</title>
-<link rel="icon" href="data:,">
-<style>
-${themeStyle()}
-${style}${ladderStyle((name) => `var(--${name})`)}
-</style>
-</head>
-<body>
-<div id="page">
+  return htmlPage({
+    title: `${title} – RoCE report`,
+    generator,
+    style,
+    script,
+    hash,
+    body: `<div id="page">
 ${withoutScript(analysis, title)}</div>
-<script type="application/json" id="data">${embedJson(data)}</script>
-<script>${script}</script>
-</body>
-</html>
-`;
+<script type="application/json" id="data">${embedJson(data)}</script>`,
+  });
 }
 
 /** The page where scripts don't run, as in a mail program's preview. */

@@ -269,6 +269,30 @@ export const captureCommands: readonly CommandSpec[] = [
     load: () => import('../commands/report.ts'),
   },
   {
+    usage: 'view',
+    summary: 'Serve a page that analyzes captures in the browser',
+    description:
+      'The page reads the captures that are dropped on it in a worker of the browser, and shows the report of roce report. Nothing leaves the ' +
+      'browser. With -o the page is written instead: one file that opens without a server and without node-roce.',
+    options: [
+      {
+        flags: '--port <port>',
+        summary: 'TCP port on 127.0.0.1; any free one unless given',
+        parse: integer(1, 65_535),
+      },
+      {
+        flags: '-o, --output <file>',
+        summary: 'Write the page here instead (- for standard output)',
+        parse: text,
+      },
+    ],
+    examples: [
+      ['view', 'Open the address that it prints'],
+      ['view -o captures.html', 'A file for a colleague who has no node-roce'],
+    ],
+    load: () => import('../commands/view.ts'),
+  },
+  {
     usage: 'compare <a> <b>',
     summary: 'Compare two captures of one path: where packets were lost, and the delay between',
     description:

@@ -1,4 +1,4 @@
-/** Compressed captures: told by their first bytes, and inflated while they are read. */
+/** Compressed captures: distinguished by their first bytes, and inflated while they are read. */
 import { unzstd } from './unzstd.ts';
 
 /** Inflates a stream. */

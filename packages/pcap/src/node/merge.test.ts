@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { PcapEncoder } from '../index.ts';
-import { openCaptures } from './merge.ts';
+import { openCaptures } from './reader.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'roce-merge-'));
 afterAll(() => rmSync(folder, { recursive: true }));

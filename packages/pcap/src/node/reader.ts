@@ -1,8 +1,9 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { batchesOf } from '../batches.ts';
+import { batchesOf, type RecordSource } from '../batches.ts';
 import { inflated } from '../compressed/inflated.ts';
 import { CaptureError } from '../errors.ts';
+import { mergeCaptures } from '../merge.ts';
 import { CaptureParser, type CaptureParserOptions } from '../parser.ts';
 import type { PacketRecord, SectionInfo } from '../record.ts';
 import { gunzip } from './gunzip.ts';
@@ -35,6 +36,15 @@ export interface CaptureReaderOptions extends CaptureParserOptions {
  */
 export function openCapture(source: CaptureSource, options?: CaptureReaderOptions): CaptureReader {
   return new CaptureReader(source, options);
+}
+
+/**
+ * Opens files as one capture: see `mergeCaptures`.
+ *
+ * @param paths files; the order decides between packets of the same time
+ */
+export function openCaptures(paths: readonly string[], options?: CaptureReaderOptions): RecordSource {
+  return mergeCaptures(paths.map((path) => ({ name: path, open: () => openCapture(path, options) })));
 }
 
 /**

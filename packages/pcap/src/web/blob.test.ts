@@ -50,7 +50,7 @@ test.each([
   expect(told.at(-1)).toBe(bytes.length);
 });
 
-test('what can be inflated of a .gz that is cut is read; then comes the damage', async () => {
+test('a .gz that is cut: the packets before the cut are read; then comes the damage', async () => {
   const packed = gzipSync(whole, { level: 1 });
   const found = await read(openBlob(new Blob([packed.subarray(0, packed.length / 2)])));
   expect(found.error).toMatchObject({ code: CaptureErrorCode.COMPRESSED });

@@ -8,8 +8,8 @@ import { CaptureError, CaptureErrorCode } from '../errors.ts';
 const PIECE = 16_384;
 
 /**
- * Inflates gzip of one member. What was inflated before the piece that is damaged is yielded before damage, a missing end, or what
- * follows the member, is thrown.
+ * Inflates gzip of one member. All output before the damaged piece is yielded before the error is thrown: damage, a missing end, or
+ * bytes that follow the member.
  *
  * @throws CaptureError `ERR_PCAP_COMPRESSED`, its offset in inflated bytes
  */

@@ -1,50 +1,53 @@
 /** Several captures as one, in the order of time. */
-import type { RecordSource } from '../batches.ts';
-import { CaptureError } from '../errors.ts';
-import type { PacketRecord } from '../record.ts';
-import { type CaptureReader, type CaptureReaderOptions, openCapture } from './reader.ts';
+import type { RecordSource } from './batches.ts';
+import { CaptureError } from './errors.ts';
+import type { PacketRecord } from './record.ts';
+
+/** A capture that can be opened, twice: its first packet is looked at before its turn comes. */
+export interface Openable {
+  readonly name: string;
+  open(): RecordSource;
+}
 
 /** A file that is read, and where. */
 interface Open {
-  path: string;
+  name: string;
   /** Place in the list of files. */
   order: number;
-  reader: CaptureReader;
+  reader: RecordSource;
   batches: AsyncIterator<PacketRecord[]>;
   batch: PacketRecord[];
   next: number;
 }
 
 interface Waiting {
-  path: string;
+  file: Openable;
   order: number;
   seconds: number;
   nanoseconds: number;
 }
 
 /**
- * Opens files as one capture: their packets by time, as mergecap does. Packets of one file keep their order. A file is
- * opened when the time of its first packet has come, so that a ring of many files has few open at a time. Damage ends the
- * reading of a file; the others go on, and the damage is thrown at the end.
+ * Captures as one: their packets by time, as mergecap does. Packets of one file keep their order. A file is opened when the time of
+ * its first packet has come, so that a ring of many files has few open at a time. Damage ends the reading of a file; the others go
+ * on, and the damage is thrown at the end.
  *
- * @param paths files; the order decides between packets of the same time
+ * @param files the order decides between packets of the same time
  */
-export function openCaptures(paths: readonly string[], options?: CaptureReaderOptions): RecordSource {
-  return new MergedCaptures(paths, options);
+export function mergeCaptures(files: readonly Openable[]): RecordSource {
+  return new MergedCaptures(files);
 }
 
 class MergedCaptures implements RecordSource {
-  readonly #paths: readonly string[];
-  readonly #options: CaptureReaderOptions | undefined;
+  readonly #files: readonly Openable[];
   readonly #open: Open[] = [];
   #waiting: Waiting[] = [];
   #finished = 0;
   #damage: CaptureError | undefined;
   readonly #batches: AsyncGenerator<PacketRecord[], void, undefined>;
 
-  constructor(paths: readonly string[], options: CaptureReaderOptions | undefined) {
-    this.#paths = paths;
-    this.#options = options;
+  constructor(files: readonly Openable[]) {
+    this.#files = files;
     this.#batches = this.#read();
   }
 
@@ -62,7 +65,7 @@ class MergedCaptures implements RecordSource {
 
   async *#read(): AsyncGenerator<PacketRecord[], void, undefined> {
     try {
-      for (const [order, path] of this.#paths.entries()) await this.#look(path, order);
+      for (const [order, file] of this.#files.entries()) await this.#look(file, order);
       this.#waiting = this.#waiting.toSorted(
         (x, y) => x.seconds - y.seconds || x.nanoseconds - y.nanoseconds,
       );
@@ -81,16 +84,16 @@ class MergedCaptures implements RecordSource {
   }
 
   /** Reads the time of the first packet. */
-  async #look(path: string, order: number): Promise<void> {
-    await using reader = openCapture(path, this.#options);
+  async #look(file: Openable, order: number): Promise<void> {
+    await using reader = file.open();
     try {
       for await (const [first] of reader) {
         const { seconds, nanoseconds } = first;
-        this.#waiting.push({ path, order, seconds, nanoseconds });
+        this.#waiting.push({ file, order, seconds, nanoseconds });
         return;
       }
     } catch (error) {
-      this.#note(path, error);
+      this.#note(file.name, error);
     }
   }
 
@@ -101,9 +104,9 @@ class MergedCaptures implements RecordSource {
       const head = this.#earliest();
       if (head !== undefined && isBefore(headOf(head), first)) return;
       this.#waiting.shift();
-      const reader = openCapture(first.path, this.#options);
+      const reader = first.file.open();
       const opened = {
-        path: first.path,
+        name: first.file.name,
         order: first.order,
         reader,
         batches: reader[Symbol.asyncIterator](),
@@ -145,7 +148,7 @@ class MergedCaptures implements RecordSource {
       try {
         result = await each.batches.next();
       } catch (error) {
-        this.#note(each.path, error);
+        this.#note(each.name, error);
       }
       each.next = 0;
       each.batch = result?.done === false ? result.value : [];
@@ -157,9 +160,9 @@ class MergedCaptures implements RecordSource {
   }
 
   /** Keeps the first damage; failures of the system are thrown. */
-  #note(path: string, error: unknown): void {
+  #note(name: string, error: unknown): void {
     if (!(error instanceof CaptureError)) throw error;
-    this.#damage ??= new CaptureError(error.code, error.offset, `${path}: ${error.message}`, {
+    this.#damage ??= new CaptureError(error.code, error.offset, `${name}: ${error.message}`, {
       cause: error,
     });
   }
