@@ -2,6 +2,7 @@
 import { BTH_BYTES, Opcode, rethLength, rethVaLow } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../../testing/by-hand.ts';
+import { OutOfOrder } from './out-of-order.ts';
 
 const FIRST = 0x500;
 const MTU = 256;
@@ -292,4 +293,12 @@ test('forgets all at RESET', () => {
   ])
     respond(n, opcode);
   expect(statuses()).toEqual(['SUCCESS']);
+});
+
+test.each([1, 0xff_ffff])('PSN %i is not taken for the ones that have the same bit', (psn) => {
+  const early = new OutOfOrder();
+  early.add(psn);
+  const later = (psn + (1 << 14)) & 0xff_ffff;
+  expect([early.has(psn), early.has(later)]).toEqual([true, false]);
+  expect(early.answeredAt(later, 5, true)).toBe(0);
 });

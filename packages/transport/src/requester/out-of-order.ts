@@ -31,7 +31,9 @@ export class OutOfOrder {
   }
 
   has(psn: number): boolean {
-    return this.#count > 0 && (this.#bits[(psn & MASK) >> 5] & (1 << (psn & 31))) !== 0;
+    if (this.#count === 0 || (this.#bits[(psn & MASK) >> 5] & (1 << (psn & 31))) === 0) return false;
+    // Beyond the last one, the bit is that of another PSN.
+    return psnDiff(psn, this.#highest) <= 0;
   }
 
   /** Whether a response behind `psn` came early. */
