@@ -116,7 +116,8 @@ export class Adapter {
   readonly #admission: Admission;
 
   constructor(options: AdapterOptions) {
-    this.limits = { ...DEVICE_LIMITS, ...options.limits };
+    const given = Object.entries(options.limits ?? {}).filter(([, limit]) => limit !== undefined);
+    this.limits = { ...DEVICE_LIMITS, ...Object.fromEntries(given) };
     this.regions = options.regions ?? new RegionTable();
     // Some of the buffer is left to requests and to peers that were not asked.
     const receiveBudget = Math.floor((options.receiveBuffer ?? 212_992) * 0.9);

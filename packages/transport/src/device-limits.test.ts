@@ -1,7 +1,7 @@
 /** The device's limits (ibv_query_device(3)): all of what is offered can be had, one more is ENOMEM, and what is given back can be had again. */
 import { describe, expect, test } from 'vitest';
 import { addressOf, Side } from '../testing/pair.ts';
-import { type DeviceLimits, DOORBELL_RECV, type MwType, Ring } from './index.ts';
+import { DEVICE_LIMITS, type DeviceLimits, DOORBELL_RECV, type MwType, Ring } from './index.ts';
 
 const NO_MORE = expect.objectContaining({ code: 'ERR_ROCE_LIMIT', errno: 'ENOMEM' });
 const BUSY = expect.objectContaining({ code: 'ERR_ROCE_BUSY', errno: 'EBUSY' });
@@ -208,4 +208,9 @@ test.each<MwType>([1, 2])('a window of type %i is of its PD', (type) => {
   const { adapter } = make();
   expect(() => adapter.allocMw(999, type)).toThrow(INVALID('pd'));
   expect(() => adapter.allocMw(adapter.allocPd(), 3 as never)).toThrow(INVALID('type'));
+});
+
+test('a limit that is undefined is the default one', () => {
+  const { adapter } = make({ maxQp: undefined, maxSge: 4 } as never);
+  expect(adapter.limits).toEqual({ ...DEVICE_LIMITS, maxSge: 4 });
 });

@@ -29,6 +29,7 @@ import {
   oneOf,
   SIGNAL,
   STRING,
+  within,
 } from './options.ts';
 
 const all = (names: readonly string[], type: OptionTypes[string]): OptionTypes =>
@@ -96,6 +97,11 @@ const OPEN: OptionTypes = {
   flushIcrc: oneOf('both', 'rxe', 'strict'),
 };
 
+/** The engine keeps to what it was made for: limits may be smaller. */
+const LIMITS: OptionTypes = Object.fromEntries(
+  Object.entries(DEVICE_LIMITS).map(([name, most]) => [name, within(0, most)]),
+);
+
 /** `openDevice`. */
 export function checkOpenOptions(options: {
   limits?: object;
@@ -111,8 +117,7 @@ export function checkOpenOptions(options: {
       congestion: Object.keys(CONGESTION),
     },
   });
-  if (options.limits !== undefined)
-    checkOptions('limits', options.limits, all(Object.keys(DEVICE_LIMITS), INTEGER));
+  if (options.limits !== undefined) checkOptions('limits', options.limits, LIMITS);
   if (options.faults !== undefined) checkOptions('faults', options.faults, FAULTS);
   if (options.recovery !== undefined) checkOptions('recovery', options.recovery, RECOVERY);
   if (options.congestion !== undefined) checkOptions('congestion', options.congestion, CONGESTION);

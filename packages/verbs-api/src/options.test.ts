@@ -178,6 +178,7 @@ describe('wrong types and missing members name attribute and expectation', () =>
     ['a port as a string', open({ address: '127.0.0.1', port: '4791' }), 'port', 'a whole number'],
     ['an unknown engine', open({ link: link(), engine: 'thread' }), 'engine', 'inline, worker'],
     ['an unknown link kind', open({ address: '127.0.0.1', link: 'raw' }), 'link', 'auto, udp, dgram'],
+    ['a larger limit', open({ link: link(), limits: { maxSge: 64 } }), 'limits.maxSge', '0 … 32'],
     ['credits: 1', open({ link: link(), credits: 1 }), 'credits', 'true or false'],
     ['an object in place of a signal', open({ link: link(), signal: {} }), 'signal', 'an AbortSignal'],
     ['createQp()', createQp(undefined), 'options', 'an object with type, sendCq'],
