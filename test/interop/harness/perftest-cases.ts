@@ -61,6 +61,20 @@ const each = (
 const sized = (halves: readonly Half[]): Half[] =>
   halves.map((half) => ({ ...half, options: `${half.options} ${sizeOf(half, 'RC')}`.trim() }));
 
+const isPowerOfTwo = (n: number) => (n & (n - 1)) === 0;
+
+/** READs and atomics outstanding at once: rxe rounds its own depth up to a power of two. */
+const depths: Half[] = Array.from({ length: 17 }, (_, i) => i + 1).flatMap((depth) =>
+  only('read bw', 'atomic bw').flatMap((program) =>
+    kindsOf(program).map((kind) => ({
+      ...program,
+      topic: isPowerOfTwo(depth) ? 'a depth that is a power of two' : 'a depth in between',
+      service: 'RC' as const,
+      options: ['-n 500', `-o ${depth}`, kind, sizeOf(program, 'RC')].filter(Boolean).join(' '),
+    })),
+  ),
+);
+
 /** Options by themselves. */
 const options: Half[] = [
   ...each('all sizes', messages, '-a -n 20'),
@@ -94,7 +108,7 @@ const newer: Half[] = [
 
 /** All cases, in both roles. */
 export function perfCases(release: string): TopicCase[] {
-  const halves = [...products, ...options, ...(release === 'debian13' ? newer : [])];
+  const halves = [...products, ...options, ...depths, ...(release === 'debian13' ? newer : [])];
   return halves.flatMap((half) =>
     (['server', 'client'] as const).map((role) => {
       const one = { version: 4 as const, ...half, role };
