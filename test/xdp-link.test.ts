@@ -264,7 +264,7 @@ describe.skipIf(!cable)('a peer that never answers', slow, () => {
     });
     await program.end();
     const expected = Object.fromEntries(retryCnts.map((retryCnt) => [100 + retryCnt, 1 + retryCnt]));
-    // What was sent arrives, perhaps after the report.
+    // Packets that were sent arrive, perhaps after the report.
     await expect.poll(counted, { timeout: 60_000 }).toEqual(expected);
     expect(await counted()).toEqual(expected);
     peer.child.stdin!.end();

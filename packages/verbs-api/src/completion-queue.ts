@@ -345,7 +345,7 @@ export class CompletionQueue implements AsyncDisposable {
       if (this.#used > 0) return;
       if (this.#newest.state !== 0) throw this.#overrun();
       this.#arm(solicitedOnly);
-      // What came before that raises no event, solicited or not.
+      // A completion that came before that raises no event, solicited or not.
       if (this.#used > 0) return;
       await (signal === undefined ? new Promise<void>(this.#enlist) : this.#awakened(signal));
       if (solicitedOnly && this.#used > 0) return;

@@ -249,7 +249,7 @@ export class Completer {
     const { reads, recovery } = requester;
     const { early } = reads;
     const hasEarly = !recovery.idle && early.count > 0;
-    // What was asked for once more may be answered with it: then a gap behind that is nobody's any more.
+    // Asked for once more, a part of a request is over with its last response: then a gap behind it is nobody's any more.
     if (!recovery.idle) reads.list.answered(psn, early);
     requester.acknowledged(psnAdd(psn, 1));
     if (isLast) this.#queue.completeOldest();
