@@ -176,8 +176,20 @@ describe('the end', () => {
     await a.mr.deregister();
     await a.cq.destroy();
     await a.pd.dealloc();
-    await a.device.progress();
+    await expect(a.device.progress()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
     await b.device.close();
+  });
+
+  test('a loop that looks at memory ends with the device', async () => {
+    const { device } = await openSide(new MemoryNetwork(), '10.0.0.1');
+    let looks = 0;
+    const loop = (async () => {
+      // Without an end it would go on, and no timer of this thread would run any more.
+      while (looks++ < 100_000) await device.progress();
+    })();
+    const ended = expect(loop).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+    await device.close();
+    await ended;
   });
 
   test('a signal closes the device: who waits hears its reason', async () => {

@@ -146,6 +146,8 @@ export class Device implements AsyncDisposable {
   readonly #onAbort = (): void => void this.#close(this.#signal?.reason).catch(() => {});
   #linkDowned = 0;
   #closing: Promise<void> | undefined;
+  /** The cause of the end, once it has come. */
+  #end: unknown;
 
   constructor(engine: EngineContext, number: number, signal?: AbortSignal) {
     this.number = number;
@@ -174,6 +176,7 @@ export class Device implements AsyncDisposable {
         errno: 'EIO',
         cause: event.error,
       });
+      this.#end = error;
       for (const cq of this.#objects.cqs.values()) cq.fail(error);
       for (const qp of this.#objects.qps.values()) qp.end(error);
       for (const target of this.#objects.targets.values()) target.end(error);
@@ -356,9 +359,10 @@ export class Device implements AsyncDisposable {
   /**
    * Resolves when a peer may have changed memory since the call: for programs that look at memory until
    * an RDMA WRITE lands (`while (view[0] === 0) await device.progress()`). With the engine in this
-   * thread, a loop that does not await waits for ever (docs/run-loop.md).
+   * thread, a loop that does not await waits for ever (docs/run-loop.md). Rejects with the cause once the device has ended.
    */
   progress(): Promise<void> {
+    if (this.#engine.closed) return Promise.reject(this.#end ?? closedError());
     return this.#engine.progress();
   }
 
@@ -384,6 +388,7 @@ export class Device implements AsyncDisposable {
   }
 
   #close(reason: unknown): Promise<void> {
+    this.#end ??= reason;
     this.#closing ??= (async () => {
       openDevices.delete(this);
       this.#signal?.removeEventListener('abort', this.#onAbort);
