@@ -192,6 +192,18 @@ describe('the end', () => {
     await ended;
   });
 
+  test('of one of two contexts: a loop that looks at memory ends, although no packet comes', async () => {
+    const { device } = await openSide(new MemoryNetwork(), '10.0.0.1');
+    const other = device.openContext();
+    const looks = (async () => {
+      for (;;) await other.progress();
+    })();
+    const ended = expect(looks).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+    await other.close();
+    await ended;
+    await device.close();
+  });
+
   test('a signal closes the device: who waits hears its reason', async () => {
     const controller = new AbortController();
     const side = await openSide(new MemoryNetwork(), '10.0.0.1', { device: { signal: controller.signal } });

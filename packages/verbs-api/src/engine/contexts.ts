@@ -129,6 +129,8 @@ export class EngineContext implements Engine {
   /** Commands of an engine in another thread that have no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
+  /** Calls of `progress`, which the end of this context ends, too. */
+  #watchers: (() => void)[] = [];
 
   constructor(shared: SharedEngine) {
     this.#shared = shared;
@@ -203,7 +205,14 @@ export class EngineContext implements Engine {
   }
 
   progress(): Promise<void> {
-    return this.#engine.progress();
+    return new Promise((resolve) => {
+      this.#watchers.push(resolve);
+      if (this.#watchers.length === 1) void this.#engine.progress().then(() => this.#moved());
+    });
+  }
+
+  #moved(): void {
+    for (const resolve of this.#watchers.splice(0)) resolve();
   }
 
   poll(ring: Ring): void {
@@ -226,6 +235,7 @@ export class EngineContext implements Engine {
   }
 
   async #leave(): Promise<void> {
+    this.#moved();
     try {
       await this.#shared.leave(this, () => this.#release());
     } finally {
