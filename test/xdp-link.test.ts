@@ -265,7 +265,7 @@ describe.skipIf(!cable)('a peer that never answers', slow, () => {
     await program.end();
     const expected = Object.fromEntries(retryCnts.map((retryCnt) => [100 + retryCnt, 1 + retryCnt]));
     // Packets that were sent arrive, perhaps after the report.
-    await expect.poll(counted, { timeout: 60_000 }).toEqual(expected);
+    await expect.poll(counted, { timeout: 120_000 }).toEqual(expected);
     expect(await counted()).toEqual(expected);
     peer.child.stdin!.end();
     await peer.end();
