@@ -53,7 +53,7 @@ function results() {
 <!-- Written by scripts/conform-docs.mjs: \`npm run docs:conform\`. -->
 
 Results of the ${RULES.length} rules of [roce conform](conform.md), in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
-Linux 6.1 without the hostile rules, and the first rules of node-roce; the long tier plays every rule against all three. Both fail where a
+Linux 6.1 without the hostile rules, and of node-roce the first rules and those of the connection manager; the long tier plays every rule against all three. Both fail where a
 device does something else than here. The packets of a deviation: \`roce conform HOST --rule ID -o FOLDER\`.
 
 ${table(['device', 'is', 'pass', 'deviate'], totals)}

@@ -7,9 +7,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Devices, type Ended, listening, whyMissing } from './programs/programs.ts';
+import { Devices, type Ended, isThere, listening, whyMissing } from './programs/programs.ts';
 
-const isThere = (program: string) => spawnSync('which', [program]).status === 0;
 const missing = whyMissing() ?? (isThere('rping') ? undefined : 'not installed: rdmacm-utils');
 if (missing) console.log(`programs of librdmacm are not run: ${missing}`);
 

@@ -69,6 +69,23 @@ test('without an agent: rules that perftest serves', async () => {
   }
 });
 
+test('without an agent: the connection manager, with a service of rping', async () => {
+  // A connection that fails ends rping.
+  const server = guest.spawn('while :; do rping -s -P -S 4096; done 2>&1');
+  try {
+    await kernelLog();
+    const hostile = SAMPLE === '' ? ['--hostile'] : [];
+    const chosen = ['--via', 'cm', '--device', list, '--patience', '1200', ...hostile];
+    await using tester = new RoceCommand(['conform', ip4, ...chosen]);
+    const { code, stdout, stderr } = await tester.exited;
+    expect(code, stdout + stderr).toBe(0);
+    expect(stdout).toMatch(/: 1[78] rules: 17 pass(, 1 known)?\n/);
+    expect(await kernelLog()).toEqual([]);
+  } finally {
+    server.kill();
+  }
+});
+
 test('every rule: nothing that the list has not, and the kernel of the device logs nothing', async () => {
   const agent = await startAgent();
   try {

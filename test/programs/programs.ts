@@ -10,7 +10,7 @@ import { DeviceServer, libraryPath, programEnvironment } from '@node-roce/device
 
 export const roce = fileURLToPath(new URL('../../packages/cli/bin/roce.js', import.meta.url));
 
-const isThere = (program: string) => spawnSync('which', [program]).status === 0;
+export const isThere = (program: string) => spawnSync('which', [program]).status === 0;
 
 /** Why the programs cannot be run here; undefined where they can. */
 export function whyMissing(): string | undefined {

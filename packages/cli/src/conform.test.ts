@@ -95,6 +95,15 @@ test('a run in which nothing could be tested is not passed', async () => {
   });
 });
 
+test('by the connection manager: its rules, and no others', async () => {
+  const { code, out } = await played('127.0.0.1', '--via', 'cm', '--link', 'udp', '--patience', '5');
+  expect(code).toBe(2);
+  expect(out).toMatch(/not testable +CM-01 .*\n +nobody listens at the connection manager/);
+  expect(out).toMatch(/: (\d+) rules: \1 not testable\n/);
+  expect(out).not.toContain('PSN-01');
+  expect((await conform('--rule', 'CM-01')).out).toContain('1 rules: 1 pass');
+});
+
 test('a run without a rule is not passed', async () => {
   expect(await conform('--rule', 'ROB-01')).toMatchObject({
     code: 2,

@@ -1,11 +1,12 @@
 /**
  * One playing of one rule: the connections that it opened, the frames that passed, what was wanted and not seen.
  *
- * - to open a connection: `rc`, `req`, `uc`, `ud`
+ * - to open a connection: `rc`, `req`, `uc`, `ud`; by the connection manager: `cm`
  * - to judge: `want`, `note`, `skip`
  * - below the connections: `send`, `datagram`
  */
 import { buildPacket, formatIpAddress, icrcV2, type PacketInput, writeIcrc } from '@node-roce/wire';
+import { type CmNumbers, type CmPlaying, CmSession } from './cm-session.ts';
 import { type ConnectionSpec, type Device, Untestable } from './device.ts';
 import { ETHERNET_BYTES, headersBelow, setLengths, sourceOfFrame } from './headers.ts';
 import { type Entry, entryOf, type Line } from './line.ts';
@@ -35,14 +36,17 @@ export interface Bench {
   waits: Waits;
   /** Connections so far: each has a QPN and PSNs that the ones before it had not. */
   connections: number;
+  /** Whether a service was there when it was last looked for. */
+  isListening?: boolean;
 }
 
 /** One playing of a rule, as the rule sees it. */
-export class Case implements Playing {
+export class Case implements Playing, CmPlaying {
   readonly #needs: readonly Need[];
   readonly #bench: Bench;
   readonly entries: Entry[] = [];
   readonly sessions: Session[] = [];
+  readonly #cmSessions: CmSession[] = [];
   readonly deviations: string[] = [];
   readonly notes: string[] = [];
   /** Needs that the rule made use of. */
@@ -105,6 +109,40 @@ export class Case implements Playing {
 
   ud(options: ConnectionOptions = {}): Promise<Session> {
     return this.#open('ud', options);
+  }
+
+  /**
+   * A connection at the device's connection manager, for which nothing was sent yet; somebody listens.
+   * @param numbers those that it shares with another one
+   */
+  async cm(numbers: Partial<CmNumbers> = {}): Promise<CmSession> {
+    this.use('listener');
+    const serviceId = this.device.listener?.serviceId ?? 0n;
+    if (this.#cmSessions.length === 0) {
+      const before = this.entries.length;
+      const { isListening } = this.#bench;
+      this.#bench.isListening =
+        isListening !== false && (await this.#cmSession({ serviceId }).listening(isListening === true));
+      if (!this.#bench.isListening) {
+        if (isListening) throw new Error('the service at the connection manager is gone');
+        this.skip('nobody listens at the connection manager');
+      }
+      this.entries.splice(before);
+    }
+    return this.#cmSession({ serviceId, ...numbers });
+  }
+
+  #cmSession(numbers: Partial<CmNumbers> & { serviceId: bigint }): CmSession {
+    const number = this.#bench.connections++;
+    const session = new CmSession(this, {
+      id: 0x1000_0000 + number * 16,
+      guid: 0x0200_0000_0000_0000n + BigInt(number),
+      qpn: 0x100 + ((number * 16) & 0x7f_ffff),
+      psn: 0x2000 + ((number * 0x2_0a37) & 0x3f_ffff),
+      ...numbers,
+    });
+    this.#cmSessions.push(session);
+    return session;
   }
 
   async #open(service: ConnectionSpec['service'], options: ConnectionOptions): Promise<Session> {
@@ -205,13 +243,14 @@ export class Case implements Playing {
     // Other hosts of the network have no part in the case: neither their packets, nor what is no packet.
     if (sourceOf(entry) !== this.line.device.ip) return;
     this.entries.push(entry);
-    for (const session of this.sessions) session.arrived(entry);
+    for (const session of [...this.sessions, ...this.#cmSessions]) session.arrived(entry);
   }
 
   /** Closes all connections; each is tried. */
   async close(): Promise<void> {
     const failures: unknown[] = [];
-    for (const session of this.sessions) await session.close().catch((error) => failures.push(error));
+    for (const session of [...this.sessions, ...this.#cmSessions])
+      await session.close().catch((error) => failures.push(error));
     if (failures.length > 0) throw failures[0];
   }
 }

@@ -114,6 +114,8 @@ export interface Device {
   readonly info: DeviceInfo;
   /** Needs that it serves. */
   readonly offers: ReadonlySet<string>;
+  /** A service at its connection manager that accepts connections. */
+  readonly listener?: { readonly serviceId: bigint };
   /** The way to the device is gone: nothing more can be tested. */
   readonly isLost?: boolean;
   /** @throws Untestable if it has no such connection */

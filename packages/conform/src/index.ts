@@ -8,6 +8,7 @@
  */
 export { captureOfCase } from './capture-file.ts';
 export type { Bench, Case, ConnectionOptions, Waits } from './case.ts';
+export type { CmNumbers, CmSession, Heard } from './cm-session.ts';
 export * from './device.ts';
 export { resultsHtml } from './html.ts';
 export { LISTS } from './known/lists.ts';

@@ -6,6 +6,7 @@ import { RULES, rules } from './rules/all.ts';
 import { play } from './run.ts';
 import { adapterBench, MODEL_OPTIONS } from './virtual/bench.ts';
 import { acceptFrame } from './virtual/line.ts';
+import { SERVICE_ID } from './virtual/listening-model.ts';
 
 const ROWS = Object.entries(MUTANTS).flatMap(([name, mutant]) =>
   mutant.seenBy.map((id) => ({ name, mutant, id })),
@@ -15,6 +16,7 @@ test.each(ROWS)('$id sees: $name', async ({ mutant, id }) => {
   const [rule] = rules(id);
   const bench = adapterBench((options) => new BrokenDevice({ ...options, ...MODEL_OPTIONS }, mutant), {
     accept: mutant.accept ?? acceptFrame,
+    serviceId: SERVICE_ID,
   });
   const { verdict, why, ladder } = await withoutCheck(mutant.without, () => play(rule, bench));
   expect(verdict, `${why.join('\n')}\n${ladder}`).toBe('deviation');

@@ -19,6 +19,7 @@ export const NEEDS = {
   destroy: 'a queue pair destroyed',
   deregister: 'a region deregistered',
   rtr: 'a queue pair left in RTR',
+  listener: 'a service at the connection manager (--via cm)',
   frames: 'whole frames (--link packet)',
   spoof: 'packets from another address (--link packet)',
 } as const;

@@ -7,6 +7,7 @@ import { gidFromText, gidToIpText } from '@node-roce/wire';
 import type { Bench, Waits } from './case.ts';
 import { Agent } from './network/agent.ts';
 import { agentDevice } from './network/agent-device.ts';
+import { listenerDevice } from './network/listener-device.ts';
 import { PacketLine } from './network/packet-line.ts';
 import { perftestDevice } from './network/perftest-device.ts';
 import { UdpLine } from './network/udp-line.ts';
@@ -15,11 +16,14 @@ import { UdpLine } from './network/udp-line.ts';
 const AGENT_PORT = 18_777;
 
 export interface OpenOptions extends Partial<Waits> {
-  /** `agent`: a program next to the device (`AGENT_SOURCE`); `perftest`: servers of perftest there. */
-  via: 'agent' | 'perftest';
+  /**
+   * `agent`: a program next to the device (`AGENT_SOURCE`); `perftest`: servers of perftest there; `cm`: a service there that accepts
+   * connections, for the rules of the connection manager.
+   */
+  via: 'agent' | 'perftest' | 'cm';
   /** Address of the device, or a name for its IPv4 address. IPv6 needs `link: 'udp'`. */
   host: string;
-  /** TCP port of the agent (18777), or of `ib_write_bw` (18515). */
+  /** TCP port of the agent (18777), or of `ib_write_bw` (18515); RDMA port of the service (7174, rping's). */
   port?: number;
   /** The agent's. */
   token?: string;
@@ -64,7 +68,8 @@ export async function open(options: OpenOptions): Promise<OpenBench> {
     throw new Error(`${name}: IPv6 is played over a UDP socket (--link udp)`);
   const agent = via === 'agent' ? await Agent.connect(host, port ?? AGENT_PORT) : undefined;
   try {
-    const device = agent ? await agentDevice(agent, token) : perftestDevice(host, port);
+    const makeDevice = via === 'cm' ? listenerDevice : perftestDevice;
+    const device = agent ? await agentDevice(agent, token) : makeDevice(host, port);
     const source = options.source === undefined ? await sourceFor(host) : textOf(options.source);
     const line = link === 'udp' ? await UdpLine.open(host, source) : await PacketLine.open(host, source);
     const close = async () => {

@@ -4,7 +4,7 @@ import {
   type ConnectionOptions,
   decodePacket,
   encodePacket,
-  ModelDevice,
+  type ModelDevice,
   type ModelPacket,
   type ModelQp,
   type SimPacket,
@@ -14,6 +14,7 @@ import {
 } from '@node-roce/sim';
 import { opcodeInfo } from '@node-roce/wire';
 import type { AcceptFrame } from '../src/virtual/line.ts';
+import { ListeningModel, REFUSALS, type Refusal } from '../src/virtual/listening-model.ts';
 
 type ModelDeviceOptions = ConstructorParameters<typeof ModelDevice>[0];
 export type ModelSrq = ReturnType<ModelDevice['createSrq']>;
@@ -61,6 +62,12 @@ export interface Mutant {
   leave?(packet: SimPacket): SimPacket;
   /** The order of what is sent at one time. */
   order?(a: ModelPacket, b: ModelPacket): number;
+  /** A message for the connection manager; undefined drops it. */
+  hearMad?(mad: Uint8Array, device: BrokenDevice): Uint8Array | undefined;
+  /** A message of the connection manager. */
+  sendMad?(mad: Uint8Array, device: BrokenDevice): readonly Uint8Array[];
+  /** The name of a reason to refuse a REQ that is left out. */
+  accepts?: string;
   /** A queue pair that was just made. */
   made?(pair: ModelQueuePair, service: SimQpOptions['service']): void;
 }
@@ -68,14 +75,31 @@ export interface Mutant {
 const NO_DATA = new Uint8Array(0);
 
 /** The model with one mutant in it. */
-export class BrokenDevice extends ModelDevice {
+export class BrokenDevice extends ListeningModel {
   readonly victims: Victim[] = [];
+  /** For a mutant of the connection manager to keep things in. */
+  readonly notes: Record<string, unknown> = {};
   readonly #mutant: Mutant;
   #out: SimPacket[] = [];
 
   constructor(options: ModelDeviceOptions, mutant: Mutant) {
     super({ ...options, ...mutant.model });
     this.#mutant = mutant;
+  }
+
+  override refusals(): readonly Refusal[] {
+    return Object.entries(REFUSALS)
+      .filter(([name]) => name !== this.#mutant.accepts)
+      .map(([, refusal]) => refusal);
+  }
+
+  protected override hearMad(mad: Uint8Array, source: Uint8Array, now: number): void {
+    const heard = this.#mutant.hearMad === undefined ? mad : this.#mutant.hearMad(mad, this);
+    if (heard !== undefined) super.hearMad(heard, source, now);
+  }
+
+  protected override sendMad(mad: Uint8Array): readonly Uint8Array[] {
+    return this.#mutant.sendMad?.(mad, this) ?? super.sendMad(mad);
   }
 
   override createQp(options: SimQpOptions): ModelQueuePair {

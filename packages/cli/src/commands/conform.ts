@@ -15,6 +15,7 @@ import {
   learn,
   modelBench,
   type OpenBench,
+  type OpenOptions,
   open,
   type PlainResults,
   parseKnownList,
@@ -33,7 +34,7 @@ import { UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Given {
-  via: 'agent' | 'perftest' | 'model';
+  via: 'agent' | 'perftest' | 'cm' | 'model';
   link: 'packet' | 'udp';
   list?: boolean;
   rule?: string;
@@ -76,7 +77,7 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   const plan: Plan = { chosen, known, before, others: await otherResults(given) };
   if (given.via === 'model') return judge(plan, modelBench, { name: 'model' }, given, terminal);
   if (host === undefined) throw new UsageError('expected the host of the device, or --via model');
-  return overNetwork(host, plan, given, terminal);
+  return overNetwork(host, given.via, plan, given, terminal);
 }
 
 interface Plan {
@@ -102,8 +103,16 @@ async function otherResults({ compare: files, html }: Given): Promise<PlainResul
   return Promise.all(files.split(',').map(read));
 }
 
-function chosenRules({ rule, first, hostile }: Given): Rule[] {
+/** Whether a rule is of this way to the device: of a whole run, the others would all be not testable. */
+function isOfWay({ needs }: Rule, { via, list, rule }: Given): boolean {
+  if (list || rule !== undefined || via === 'model') return true;
+  return needs.includes('listener') === (via === 'cm');
+}
+
+function chosenRules(given: Given): Rule[] {
+  const { rule, first, hostile } = given;
   const chosen = named(rule)
+    .filter((each) => isOfWay(each, given))
     .filter((each) => !first || each.first)
     .filter((each) => hostile || !each.hostile);
   // With exit code 0 they would count as passed.
@@ -142,8 +151,13 @@ async function learnedBefore(file: string | undefined): Promise<KnownList | unde
   }
 }
 
-async function overNetwork(host: string, plan: Plan, given: Given, terminal: Terminal): Promise<number> {
-  const via = given.via === 'perftest' ? 'perftest' : 'agent';
+async function overNetwork(
+  host: string,
+  via: OpenOptions['via'],
+  plan: Plan,
+  given: Given,
+  terminal: Terminal,
+): Promise<number> {
   let bench: OpenBench | undefined;
   try {
     bench = await open({ ...given, via, host });

@@ -6,8 +6,9 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--via <way>',
     summary:
-      'agent: a program next to the device (--print-agent); perftest: servers of perftest there; model: the reference model, without a network',
-    parse: oneOf('agent', 'perftest', 'model'),
+      'agent: a program next to the device (--print-agent); perftest: servers of perftest there; cm: rping -s there, for the rules of the ' +
+      'connection manager; model: the reference model, without a network',
+    parse: oneOf('agent', 'perftest', 'cm', 'model'),
     fallback: 'agent',
   },
   {
@@ -45,7 +46,7 @@ const options: readonly OptionSpec[] = [
   {
     flags: '-p, --port <port>',
     summary:
-      'TCP port of the agent (18777), or of ib_write_bw (18515), with ib_read_bw and ib_atomic_bw behind it',
+      'TCP port of the agent (18777), or of ib_write_bw (18515), with ib_read_bw and ib_atomic_bw behind it; port of rping (7174)',
     parse: integer(1, 65_533),
   },
   { flags: '--token <text>', summary: 'Token of the agent', parse: text },
@@ -98,7 +99,7 @@ export const conformCommands: readonly CommandSpec[] = [
     summary: 'Test whether a RoCEv2 device keeps the rules of the transport',
     description:
       'Plays rules against the device at HOST, each on connections of its own: packets out of order, repeated, cut, with wrong keys and ' +
-      'lengths, lost answers, late answers. The device needs the agent next to it, and this machine CAP_NET_RAW and the same network. ' +
+      'lengths, lost answers, late answers. The device needs the agent next to it (or a service of rping, for the connection manager alone: --via cm), and this machine CAP_NET_RAW and the same network. ' +
       'Exit code 0: nothing new; 1: a deviation that no list of known ones has; 2: the tester could not work. ' +
       'The rules are the project’s reading of the specification: passing them is no certification.',
     options,

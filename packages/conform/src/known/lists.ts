@@ -97,6 +97,10 @@ const RXE: KnownList['deviations'] = {
     is: 'another Q_Key in UD Send Only psn+0',
     because: 'docs/quirks.md, topBitQkeyIsSent.',
   },
+  'CM-13': {
+    is: '128 bytes: answered',
+    because: 'the length of a MAD is not looked at: one of half the bytes is answered.',
+  },
 };
 
 export const LISTS: Readonly<Record<string, KnownList>> = {

@@ -2,6 +2,7 @@
 import type { Rule } from '../rule.ts';
 import { ackRules } from './acks.ts';
 import { atomicRules } from './atomics.ts';
+import { connectionManagerRules } from './connection-manager.ts';
 import { duplicateRules } from './duplicates.ts';
 import { headerRules } from './headers.ts';
 import { keyRules } from './keys.ts';
@@ -30,6 +31,7 @@ export const RULES: readonly Rule[] = [
   ...requesterRules,
   ...readRules,
   ...unreliableRules,
+  ...connectionManagerRules,
 ];
 
 const areaOf = (id: string): string => id.slice(0, id.indexOf('-'));

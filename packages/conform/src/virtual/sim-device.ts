@@ -61,8 +61,16 @@ const peerOf = ({ address, qpn, psn, qkey }: ConnectionSpec) => ({
   qkey,
 });
 
-/** Queue pairs and regions of an adapter that has everything. */
-export function adapterDevice(line: VirtualLine, adapter: SimDevice, name: string): Device {
+/**
+ * Queue pairs and regions of an adapter that has everything.
+ * @param serviceId at which it accepts connections, if it does
+ */
+export function adapterDevice(
+  line: VirtualLine,
+  adapter: SimDevice,
+  name: string,
+  serviceId?: bigint,
+): Device {
   line.add(adapter);
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const bytes = new Uint8Array(spec.size);
@@ -90,7 +98,8 @@ export function adapterDevice(line: VirtualLine, adapter: SimDevice, name: strin
     });
   };
   const offers = new Set<Need>([...BOTH, 'uc', 'ud', 'srq', 'regions', 'destroy', 'deregister']);
-  return { info: { name }, offers, connect };
+  if (serviceId === undefined) return { info: { name }, offers, connect };
+  return { info: { name }, offers: offers.add('listener'), connect, listener: { serviceId } };
 }
 
 /** A device that is known by its reliable connections only: a new `Endpoint` for each, all of its arena one region. */

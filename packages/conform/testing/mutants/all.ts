@@ -1,4 +1,5 @@
 import type { Mutant } from '../broken-device.ts';
+import { connectionManagerMutants } from './connection-manager.ts';
 import { headerMutants } from './headers.ts';
 import { requesterMutants } from './requester.ts';
 import { responderMutants } from './responder.ts';
@@ -11,6 +12,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...headerMutants,
   ...sharedMutants,
   ...unreliableMutants,
+  ...connectionManagerMutants,
 };
 
 /** Rules that no mutant of the model can break, with the reason. */

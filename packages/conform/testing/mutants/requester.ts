@@ -337,7 +337,7 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
     ),
   },
   'a READ again from its beginning': {
-    seenBy: ['RD-01'],
+    seenBy: ['RD-01', 'CM-20'],
     ...request(
       (p, q) => rowOf(p).isReadRequest && oldestIs(q, 'RDMA_READ') && p.psn !== q.queue[0].firstPsn,
       (p, q) => {

@@ -1,0 +1,141 @@
+/** Ways to break a connection manager, and the service behind it. */
+import { type CmInput, type CmMessage, type CmName, decodeCm, encodeCm } from '@node-roce/wire';
+import { SERVICE_ID } from '../../src/virtual/listening-model.ts';
+import type { BrokenDevice, Mutant } from '../broken-device.ts';
+
+type Change<N extends CmName> = (message: CmMessage<N>, device: BrokenDevice) => object | undefined;
+
+function changed<N extends CmName>(
+  mad: Uint8Array,
+  device: BrokenDevice,
+  name: N,
+  change: Change<N>,
+): Uint8Array | undefined {
+  const decoded = decodeCm(mad);
+  if (!decoded.ok || decoded.message.name !== name) return mad;
+  const fields = change(decoded.message as unknown as CmMessage<N>, device);
+  return fields && encodeCm({ ...decoded.message, ...fields } as CmInput);
+}
+
+/** Messages with this name arrive changed; undefined: not at all. */
+const hears = <N extends CmName>(name: N, change: Change<N>): Pick<Mutant, 'hearMad'> => ({
+  hearMad: (mad, device) => changed(mad, device, name, change),
+});
+
+/** Messages with this name leave changed, or not at all. */
+const sends = <N extends CmName>(name: N, change: Change<N>): Pick<Mutant, 'sendMad'> => ({
+  sendMad: (mad, device) => {
+    const sent = changed(mad, device, name, change);
+    return sent === undefined ? [] : [sent];
+  },
+});
+
+/** How many times this was called for the device. */
+function count({ notes }: BrokenDevice): number {
+  notes.count = ((notes.count as number | undefined) ?? 0) + 1;
+  return notes.count as number;
+}
+
+const never = () => undefined;
+const cutOrFilled = (mad: Uint8Array, length: number): Uint8Array => {
+  const bytes = new Uint8Array(length);
+  bytes.set(mad.subarray(0, length));
+  return bytes;
+};
+
+export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
+  'REQ is not answered': { seenBy: ['CM-01', 'CM-03', 'CM-04', 'CM-05', 'CM-17'], ...sends('REP', never) },
+  'REP with a transaction ID of its own': {
+    seenBy: ['CM-01'],
+    ...sends('REP', ({ transactionId }) => ({ transactionId: transactionId ^ 1n })),
+  },
+  'REP without a communication id': { seenBy: ['CM-01'], ...sends('REP', () => ({ localCommId: 0 })) },
+  'REP names queue pair 1': { seenBy: ['CM-01'], ...sends('REP', () => ({ localQpn: 1 })) },
+  'REP without a CA GUID': { seenBy: ['CM-01'], ...sends('REP', () => ({ localCaGuid: 0n })) },
+  'REP with a depth beyond the resources of REQ': {
+    seenBy: ['CM-01'],
+    ...sends('REP', () => ({ initiatorDepth: 16 })),
+  },
+  'DREP with another communication id': {
+    seenBy: ['CM-01'],
+    ...sends('DREP', ({ localCommId }) => ({ localCommId: localCommId ^ 1 })),
+  },
+  'DREQ is not answered': { seenBy: ['CM-01', 'CM-06', 'CM-18'], ...sends('DREP', never) },
+  'a service of nobody is accepted': {
+    seenBy: ['CM-02'],
+    ...hears('REQ', () => ({ serviceId: SERVICE_ID })),
+  },
+  'REJ for nobody who listens has another reason': {
+    seenBy: ['CM-02'],
+    ...sends('REJ', ({ reason }) => ({ reason: reason === 8 ? 3 : reason })),
+  },
+  'a repeated REQ makes another connection': {
+    seenBy: ['CM-03'],
+    ...hears('REQ', ({ localCommId, localQpn }, device) => {
+      const more = count(device) & 15;
+      return { localCommId: localCommId + more, localQpn: localQpn + more };
+    }),
+    // Ids of the tester are multiples of 16.
+    ...sends('REP', ({ remoteCommId }) => ({ remoteCommId: remoteCommId & ~15 })),
+  },
+  'REP is never repeated': {
+    seenBy: ['CM-04'],
+    ...sends('REP', (_message, device) => (count(device) > 1 ? undefined : {})),
+  },
+  'REP is repeated too early': {
+    seenBy: ['CM-04'],
+    ...hears('REQ', () => ({ localCmResponseTimeout: 14 })),
+  },
+  'a repeated REP names another queue pair': {
+    seenBy: ['CM-04'],
+    ...sends('REP', ({ localQpn }, device) => ({ localQpn: localQpn + count(device) })),
+  },
+  'an MRA is not taken': { seenBy: ['CM-05'], ...hears('MRA', never) },
+  'an MRA is not taken, and the first REP is the last': {
+    seenBy: ['CM-05'],
+    hearMad: (mad, device) => {
+      const decoded = decodeCm(mad);
+      if (decoded.ok && decoded.message.name === 'MRA') return undefined;
+      return changed(mad, device, 'REQ', () => ({ maxCmRetries: 0 }));
+    },
+  },
+  'DREQ for any queue pair is taken': {
+    seenBy: ['CM-07'],
+    ...hears('DREQ', ({ remoteCommId }, { cm }) => {
+      const own = [...cm.connections.values()].find(({ localId }) => localId === remoteCommId);
+      return { remoteQpn: own?.localQpn ?? 0 };
+    }),
+  },
+  'a queue pair may be connected twice': {
+    seenBy: ['CM-08'],
+    ...hears('REQ', ({ localCommId }) => ({ localCaGuid: BigInt(localCommId) })),
+  },
+  'REQ for UC is accepted': { seenBy: ['CM-09'], accepts: 'service' },
+  'any class version is taken': {
+    seenBy: ['CM-13'],
+    hearMad: (mad) => Uint8Array.from(mad, (byte, at) => (at === 2 ? 2 : byte)),
+  },
+  'any class is taken': {
+    seenBy: ['CM-13'],
+    hearMad: (mad) => Uint8Array.from(mad, (byte, at) => (at === 1 ? 7 : byte)),
+  },
+  'a MAD of any length is taken': { seenBy: ['CM-13'], hearMad: (mad) => cutOrFilled(mad, 256) },
+  'any version of IP CM is accepted': { seenBy: ['CM-14'], accepts: 'IP CM' },
+  'any P_Key is accepted': { seenBy: ['CM-15'], ...hears('REQ', () => ({ pkey: 0xffff })) },
+  'any GID is accepted': { seenBy: ['CM-16'], accepts: 'gid' },
+  'a REJ of the REP is not taken': { seenBy: ['CM-17'], ...hears('REJ', never) },
+  'a repeated DREQ is not answered': {
+    seenBy: ['CM-18'],
+    ...sends('DREP', (_message, device) => (count(device) > 1 ? undefined : {})),
+  },
+  'the PSN in REQ is not taken': { seenBy: ['CM-19'], ...hears('REQ', () => ({ startingPsn: 0 })) },
+  'REP names a PSN that is not expected': {
+    seenBy: ['CM-19', 'CM-20'],
+    ...sends('REP', ({ startingPsn }) => ({ startingPsn: startingPsn + 1 })),
+  },
+  'a SIDR_REQ for nobody is not answered': { seenBy: ['CM-23'], ...sends('SIDR_REP', never) },
+  'a SIDR_REQ for nobody is answered with success': {
+    seenBy: ['CM-23'],
+    ...sends('SIDR_REP', () => ({ status: 0 })),
+  },
+};
