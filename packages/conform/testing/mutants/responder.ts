@@ -335,6 +335,8 @@ export const responderMutants: Readonly<Record<string, Mutant>> = {
     seenBy: ['KEY-06', 'KEY-07', 'KEY-08', 'FUZ-01'],
     access: () => 0x0f,
   },
+  'PSNs not checked': { seenBy: ['PSN-01', 'DUP-01'], without: 'checkPsn' },
+  'order of opcodes not checked': { seenBy: ['SEQ-01'], without: 'checkOpcodeSequence' },
   'rights of the queue pair not checked': {
     seenBy: ['ACC-01', 'ACC-02', 'ACC-03'],
     without: 'checkOperationAllowed',
