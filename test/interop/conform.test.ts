@@ -16,7 +16,7 @@ const list = onRelease({ debian12: 'rxe-6.1', debian13: 'rxe-6.12' });
 
 /**
  * Lines that are no fault: the card of the guest has no speed, which each query of the port logs; rxe of 6.12 logs each request
- * that completes with an error, of any program.
+ * that completes with an error, of any program (seen with rping whose sides have buffers of different sizes).
  */
 const ORDINARY = onRelease({
   debian12: /speed is unknown, defaulting to/,
