@@ -79,7 +79,7 @@ test('without an agent: the connection manager, with a service of rping', async 
     await using tester = new RoceCommand(['conform', ip4, ...chosen]);
     const { code, stdout, stderr } = await tester.exited;
     expect(code, stdout + stderr).toBe(0);
-    expect(stdout).toMatch(/: 1[78] rules: 17 pass(, 1 known)?\n/);
+    expect(stdout).toMatch(/: 1[89] rules: 18 pass(, 1 known)?\n/);
     expect(await kernelLog()).toEqual([]);
   } finally {
     server.kill();

@@ -10,6 +10,8 @@ import {
   type CmInput,
   type CmMessage,
   type CmName,
+  CmRejMessage,
+  CmRejReason,
   decodeCm,
   encodeCm,
   encodeIpCmHeader,
@@ -61,8 +63,6 @@ interface MadOptions {
 /** Fields of a packet of the queue pair that differ from the usual ones. */
 type DataOptions = Pick<PacketInput, 'extensions' | 'payload'>;
 
-const NOBODY_LISTENS = 8;
-const CONSUMER = 28;
 /** ms between RTU and what counts on it. */
 const SETTLES = 20;
 /** ms that the device may take to release a connection that no rule looks at any more. */
@@ -252,7 +252,11 @@ export class CmSession {
         await this.rtu();
         await this.close();
       }
-      if (answer !== undefined && !(answer.name === 'REJ' && answer.reason === NOBODY_LISTENS)) return true;
+      if (
+        answer !== undefined &&
+        !(answer.name === 'REJ' && answer.reason === CmRejReason.INVALID_SERVICE_ID)
+      )
+        return true;
       await this.#case.pass(PAUSE);
     }
     return false;
@@ -260,7 +264,22 @@ export class CmSession {
 
   /** Takes the REP back, as a program does. */
   refuse(): void {
-    this.toPeer({ name: 'REJ', messageRejected: 1, reason: CONSUMER });
+    this.toPeer({ name: 'REJ', messageRejected: CmRejMessage.REP, reason: CmRejReason.CONSUMER_DEFINED });
+  }
+
+  /** REJ for a timeout, as from a side that never heard the REP: by the tester's CA GUID instead of the device's id. */
+  giveUp(): void {
+    const { id, guid } = this.numbers;
+    const additionalInfo = new Uint8Array(8);
+    new DataView(additionalInfo.buffer).setBigUint64(0, guid);
+    this.mad({
+      name: 'REJ',
+      localCommId: id,
+      messageRejected: CmRejMessage.OTHER,
+      reason: CmRejReason.TIMEOUT,
+      additionalInfoLength: additionalInfo.length,
+      additionalInfo,
+    });
   }
 
   // Packets of the queue pairs.

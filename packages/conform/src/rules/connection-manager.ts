@@ -369,4 +369,20 @@ export const connectionManagerRules = [
       if (answer !== undefined) t.want(answer.status === 1, 'SIDR_REP with another status than 1');
     },
   ),
+  cmRule(
+    'CM-24',
+    {
+      title: 'a client that gives up names the connection by its CA GUID: nothing is left of it',
+      section: '12.6.7.2, 12.9.8.3',
+      text: 'A client whose REQ was not answered in time does not know the id of the server. Without this the server repeats REP for nobody.',
+    },
+    async (c, t) => {
+      c.req();
+      if ((await c.accepted()) === undefined) return;
+      c.giveUp();
+      c.released();
+      const after = await c.all(3 * timeOf(14));
+      t.want(repeats(after) <= 1, 'REP is repeated after the REJ for a timeout');
+    },
+  ),
 ];

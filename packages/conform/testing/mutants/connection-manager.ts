@@ -124,6 +124,10 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
   'any P_Key is accepted': { seenBy: ['CM-15'], ...hears('REQ', () => ({ pkey: 0xffff })) },
   'any GID is accepted': { seenBy: ['CM-16'], accepts: 'gid' },
   'a REJ of the REP is not taken': { seenBy: ['CM-17'], ...hears('REJ', never) },
+  'a REJ that does not name the id is not taken': {
+    seenBy: ['CM-24'],
+    ...hears('REJ', ({ remoteCommId }) => (remoteCommId === 0 ? undefined : {})),
+  },
   'a repeated DREQ is not answered': {
     seenBy: ['CM-18'],
     ...sends('DREP', (_message, device) => (count(device) > 1 ? undefined : {})),
