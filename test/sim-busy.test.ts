@@ -5,8 +5,9 @@
  * ROCE_SIM_SEEDS=200 npx vitest run test/sim-busy: as many draws of the number of queue pairs, the bytes and the timeout;
  * ROCE_SIM_BUSY=2097152: bytes of each WRITE in the two cases that issue 10 names.
  */
-import { type BusyOptions, createRandom, runBusy } from '@node-roce/sim';
+import { createRandom } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';
+import { type BusyOptions, runBusy } from './sim/express/busy.ts';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 2);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);

@@ -5,10 +5,10 @@
  *
  * ROCE_SIM_SEEDS=10: seeds of each row, 1 by default; ROCE_SIM_LONG=1: ten times as long.
  */
-import { type GoodputOptions, runGoodput } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { goBackNBound } from './sim/go-back-n-bound.mjs';
+import { type GoodputOptions, runGoodput } from './sim/goodput.ts';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 1);
 const TIMES = process.env.ROCE_SIM_LONG === '1' ? 10 : 1;

@@ -8,16 +8,10 @@
  *
  * ROCE_SIM_SEEDS=20: seeds of each row, 2 by default.
  */
-import {
-  CONNECTION_DEFAULTS,
-  EngineDevice,
-  type GoodputOptions,
-  Network,
-  runGoodput,
-  type SlowOptions,
-} from '@node-roce/sim';
+import { CONNECTION_DEFAULTS, EngineDevice, Network, type SlowOptions } from '@node-roce/sim';
 import { gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { type GoodputOptions, runGoodput } from './sim/goodput.ts';
 import { mostDuplicates } from './sim/laws.ts';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 2);

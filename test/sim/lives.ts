@@ -1,7 +1,10 @@
 /** Seeded runs of the life workloads, and the events that each has to have had. */
 import { setImmediate } from 'node:timers/promises';
-import { type EndpointKind, Life, type LifeName, type LifeProfile, PROFILES, Tally } from '@node-roce/sim';
+import type { EndpointKind } from '@node-roce/sim';
 import { expect, test } from 'vitest';
+import { Life } from './life/life.ts';
+import { type LifeName, type LifeProfile, PROFILES } from './life/profile.ts';
+import { Tally } from './life/tally.ts';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 2);
 /** Seeds of the model against itself, which shows only whether a workload asks for results that the rules give. */

@@ -2,8 +2,6 @@
 import {
   CONNECTION_DEFAULTS,
   createRandom,
-  drawCongestion,
-  drawRecovery,
   type EndpointKind,
   EngineDevice,
   ModelDevice,
@@ -12,10 +10,11 @@ import {
   SERVICES_ARENA_BYTES,
   ServicesWorkload,
   type SimDevice,
-  withMarks,
 } from '@node-roce/sim';
 import type { Congestion, Recovery } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
+import { drawCongestion, withMarks } from './draw-congestion.ts';
+import { drawRecovery } from './draw-recovery.ts';
 import { cnpHandledBy, type NetworkKind, type Outcome, wireOf } from './run.ts';
 
 export interface ServicesRun {

@@ -2,7 +2,6 @@
 import {
   CONNECTION_DEFAULTS,
   createRandom,
-  drawRecovery,
   type EndpointKind,
   EngineDevice,
   ModelDevice,
@@ -12,6 +11,7 @@ import {
   XrcWorkload,
 } from '@node-roce/sim';
 import { gidFromText } from '@node-roce/wire';
+import { drawRecovery } from './draw-recovery.ts';
 import { type NetworkKind, wireOf } from './run.ts';
 
 export interface XrcRun {

@@ -7,8 +7,6 @@ import {
   captureOf,
   createRandom,
   decodePacket,
-  drawCongestion,
-  drawRecovery,
   type EndpointFactory,
   type EndpointKind,
   EngineDevice,
@@ -17,10 +15,11 @@ import {
   type Network,
   Pair,
   type WireOptions,
-  withMarks,
 } from '@node-roce/sim';
 import type { Adapter, Congestion, Recovery } from '@node-roce/transport';
 import { AethKind, aethKind, type OpcodeInfo, OperationBits, opcodeInfo, psnDiff } from '@node-roce/wire';
+import { drawCongestion, withMarks } from './draw-congestion.ts';
+import { drawRecovery } from './draw-recovery.ts';
 
 export const NETWORKS = [
   'clean',

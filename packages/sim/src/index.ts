@@ -12,75 +12,63 @@
 // Faults, and the randomness that decides over them; those of links on real sockets, too.
 export { FaultLink, type FaultOptions, type Faults } from '@node-roce/link';
 export { createRandom, type Random } from '@node-roce/wire';
-// The model of a connection manager.
-export * from './cm-model/cm.ts';
-export type { CmConnection } from './cm-model/connection.ts';
-export * from './cm-model/events.ts';
-export type { CmFields, CmName } from './cm-model/layouts.ts';
-export * from './cm-model/mad.ts';
-export type { SidrModel, SidrRequest } from './cm-model/sidr.ts';
-export {
-  type CmCall,
-  type CmEventKind,
-  type CmInput,
-  type CmRole,
-  type CmState,
-  ON_CALL,
-  ON_INPUT,
-  ROLE_OF,
-} from './cm-model/states.ts';
-// Engines on a fast wire.
-export { type BusyOptions, type BusyOutcome, runBusy } from './express/busy.ts';
-export { type FloodOptions, type FloodOutcome, runFlood } from './express/flood.ts';
-// Goodput over lossy paths.
-export { type GoodputOptions, type GoodputOutcome, runGoodput } from './goodput/goodput.ts';
-// Lives of connections.
-export { Life, type LifeOptions } from './life/life.ts';
-export * from './life/profile.ts';
-export * from './life/tally.ts';
 // Matchers.
-export * from './matchers.ts';
+export { aeth, bth, describePacket, expectPacket, payload, reth } from './matchers.ts';
 // The model.
-export * from './model/grh.ts';
-export * from './model/local-operations.ts';
-export * from './model/memory.ts';
-export * from './model/multicast.ts';
-export * from './model/packet.ts';
-export * from './model/quirks.ts';
-export * from './model/rc-qp.ts';
-export * from './model/rc-requester.ts';
-export * from './model/rc-requester-state.ts';
-export * from './model/rc-requester-transmit.ts';
+export { bytesAt, checkAccess, type ModelRegion, readU64, writeU64 } from './model/memory.ts';
+export { DEFAULT_PKEY, decodePacket, encodePacket, type ModelPacket, rowOf } from './model/packet.ts';
+export { QUIRKS, type QuirkName } from './model/quirks.ts';
+export { ModelQp } from './model/rc-qp.ts';
+export { advanceTime, receiveResponse, timeOut } from './model/rc-requester.ts';
+export { createRequester, nextDeadline, postSend, type Requester } from './model/rc-requester-state.ts';
+export { type Plan, planPacket, sendPacket } from './model/rc-requester-transmit.ts';
 export { respond } from './model/rc-responder.ts';
 export { CHECKS } from './model/rc-responder-checks.ts';
-export * from './model/rc-responder-state.ts';
-export * from './model/receive-queue.ts';
-export * from './model/uc-responder.ts';
-export * from './model/ud-responder.ts';
-export * from './model/unreliable-qp.ts';
-export * from './model/unreliable-requester.ts';
-export * from './model/verbs.ts';
-export * from './model/windows.ts';
-export * from './model/work.ts';
-export * from './model/xrc-qp.ts';
+export { createResponder, postReceive, type Responder } from './model/rc-responder-state.ts';
+export { GRH_BYTES, GSI_QKEY } from './model/ud-responder.ts';
+export { ModelAccess } from './model/verbs.ts';
+export type { ModelCompletion, ModelOpcode, ModelSendRequest } from './model/work.ts';
 // A network of two: endpoints, what lies between them, what passed.
-export * from './network/capture.ts';
-export { drawCongestion, withMarks } from './network/draw-congestion.ts';
-export { drawRecovery } from './network/draw-recovery.ts';
-export * from './network/endpoint.ts';
-export { type Domain, EngineDevice } from './network/engine-device.ts';
-export * from './network/engine-endpoint.ts';
-export * from './network/frames.ts';
+export { captureOf } from './network/capture.ts';
+export {
+  type AttributeChange,
+  type ConnectionOptions,
+  type Endpoint,
+  type EndpointInfo,
+  INLINE_BYTES,
+  type ResumableQp,
+  type SimDevice,
+  type SimQp,
+  type SimQpOptions,
+  type SimReceive,
+  type SimRegion,
+  type SimSend,
+  type SimService,
+  type SimSrq,
+  type SimWindow,
+  type VariableQp,
+} from './network/endpoint.ts';
+export { type Domain, EngineDevice, type EngineDeviceOptions } from './network/engine-device.ts';
+export { EngineEndpoint } from './network/engine-endpoint.ts';
+export { frameOf } from './network/frames.ts';
 export { ModelDevice } from './network/model-device.ts';
-export * from './network/model-endpoint.ts';
-export * from './network/network.ts';
-export * from './network/notification-point.ts';
-export * from './network/pair.ts';
+export { ModelEndpoint, type ModelEndpointOptions } from './network/model-endpoint.ts';
+export { Network, type SimHost, type TracedPacket } from './network/network.ts';
+export { NotificationPoint } from './network/notification-point.ts';
+export {
+  CONNECTION_DEFAULTS,
+  type EndpointFactory,
+  type EndpointKind,
+  type EndpointOptions,
+  Pair,
+  type PairOptions,
+} from './network/pair.ts';
 export type { SlowOptions } from './network/slowness.ts';
-export * from './network/tap.ts';
-export * from './network/wire.ts';
-export * from './network/workload.ts';
-export * from './network/workload-connections.ts';
+export { type TapCaptureOptions, type TapPlace, type TappedPacket, tap, tapCapture } from './network/tap.ts';
+export { type SimPacket, Wire, type WireOptions } from './network/wire.ts';
+export { MixedWorkload } from './network/workload.ts';
+export { ConnectionsWorkload } from './network/workload-connections.ts';
 export type { Flow } from './network/workload-flow.ts';
-export { SERVICES_ARENA_BYTES, type ServicesOptions, ServicesWorkload } from './network/workload-services.ts';
-export { XRC_ARENA_BYTES, type XrcOptions, XrcWorkload } from './network/workload-xrc.ts';
+export { ARENA_BYTES } from './network/workload-layout.ts';
+export { SERVICES_ARENA_BYTES, ServicesWorkload } from './network/workload-services.ts';
+export { XRC_ARENA_BYTES, XrcWorkload } from './network/workload-xrc.ts';

@@ -7,7 +7,7 @@ import { AethKind, aethKind, aethValue, type OpcodeName, opcodeInfo } from '@nod
 import { decodePacket, type ModelPacket, type RemoteRange } from './model/packet.ts';
 
 /** A field that differs: `BTH psn`, with both values. */
-export interface Mismatch {
+interface Mismatch {
   field: string;
   actual: unknown;
   expected: unknown;

@@ -21,12 +21,12 @@ export function executeLocalOperation(
 }
 
 /** A window is bound, or the request ends with MW_BIND_ERR (§11.6.2: memory management operation error). */
-export function executeBind({ bind }: ModelSendRequest, memory: ModelMemory, qpn: number): ModelStatus {
+function executeBind({ bind }: ModelSendRequest, memory: ModelMemory, qpn: number): ModelStatus {
   return bind !== undefined && bindWindow(memory, bind, qpn) === undefined ? 'SUCCESS' : 'MW_BIND_ERR';
 }
 
 /** A type 2 window of this queue pair is free again; any other key is an error of the same class. */
-export function executeLocalInvalidate(
+function executeLocalInvalidate(
   { invalidateRkey = 0 }: ModelSendRequest,
   memory: ModelMemory,
   qpn: number,

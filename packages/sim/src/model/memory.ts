@@ -57,7 +57,7 @@ export function checkAccess(
 }
 
 /** Guarantees that a FLUSH asks for (annex A19), bits of `placement`. */
-export const Placement = { GLOBAL_VISIBILITY: 1, PERSISTENCE: 2 } as const;
+const Placement = { GLOBAL_VISIBILITY: 1, PERSISTENCE: 2 } as const;
 
 /** The rights that the guarantees of a FLUSH need, on the queue pair and on the region alike; none, if it asks for none. */
 export function flushRights(placement: number): number {

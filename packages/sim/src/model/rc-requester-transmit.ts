@@ -18,7 +18,7 @@ import {
 } from './rc-requester-state.ts';
 
 /** A message asks for an ACK on its last packet, and on every so manieth, that a window never waits for one. */
-export const ACK_INTERVAL = 32;
+const ACK_INTERVAL = 32;
 
 /** Why nothing may be sent now. */
 export type Hold =
@@ -94,7 +94,7 @@ export function sendPacket(q: Requester, plan: Plan, now: number): ModelPacket {
 }
 
 /** §9.7.2: never so many PSNs unacknowledged that the responder's duplicate region is left; ours is smaller. */
-export function windowIsFull(q: Requester): boolean {
+function windowIsFull(q: Requester): boolean {
   return psnDiff(q.next, q.una) >= q.config.window;
 }
 
@@ -102,14 +102,14 @@ export function windowIsFull(q: Requester): boolean {
  * §10.8.3.3: a fenced request waits until the READs and atomics before it are done; a fenced LOCAL_INV until all before
  * it is (§10.6.5.1).
  */
-export function fenceHolds(q: Requester, index: number): boolean {
+function fenceHolds(q: Requester, index: number): boolean {
   const { fence, opcode } = q.queue[index].request;
   if (fence !== true) return false;
   return opcode === 'LOCAL_INV' ? index > 0 : q.queue.slice(0, index).some(needsResponse);
 }
 
 /** §9.4.4, §9.4.5: no more READs and atomics at once than the peer agreed to. */
-export function tooManyReads(q: Requester, index: number): boolean {
+function tooManyReads(q: Requester, index: number): boolean {
   if (!needsResponse(q.queue[index])) return false;
   return q.queue.slice(0, index).filter(needsResponse).length >= q.config.maxRdAtomic;
 }
@@ -118,7 +118,7 @@ export function tooManyReads(q: Requester, index: number): boolean {
  * §9.7.7.2: a message that takes a receive needs a credit; one may go past the limit. A retransmission
  * needs none.
  */
-export function lacksCredit(q: Requester, work: SendWork): boolean {
+function lacksCredit(q: Requester, work: SendWork): boolean {
   if (q.creditLimit === 'none' || !consumesReceive(work)) return false;
   if (psnDiff(q.sentUpTo, q.next) > 0) return false;
   return psnDiff(work.ssn, psnAdd(q.creditLimit, 1)) > 0;
@@ -128,7 +128,7 @@ export function lacksCredit(q: Requester, work: SendWork): boolean {
  * A READ, atomic, FLUSH or ATOMIC WRITE (§9.7.3.2, annex A19). A READ of which responses are here asks again from the missing byte:
  * PSN, address and length move on together (§9.7.6.1.2).
  */
-export function requestOfOne(q: Requester, { request, firstPsn }: SendWork): ModelPacket {
+function requestOfOne(q: Requester, { request, firstPsn }: SendWork): ModelPacket {
   const remote = request.remote!;
   const header = {
     destQpn: q.config.destQpn,
@@ -167,7 +167,7 @@ export function requestOfOne(q: Requester, { request, firstPsn }: SendWork): Mod
 }
 
 /** A packet of a SEND or WRITE (§9.7.3.3, §9.7.3.4), with AckReq where it is due. */
-export function packetOfMessage(q: Requester, { request, firstPsn, lastPsn }: SendWork): ModelPacket {
+function packetOfMessage(q: Requester, { request, firstPsn, lastPsn }: SendWork): ModelPacket {
   const { destQpn, pathMtu } = q.config;
   const index = psnDiff(q.next, firstPsn);
   const ackReq = q.next === lastPsn || (index + 1) % ACK_INTERVAL === 0;

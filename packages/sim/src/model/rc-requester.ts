@@ -36,7 +36,7 @@ const NAK_STATUS: Readonly<Record<number, ModelStatus>> = {
 };
 
 /** The opcode of the request's completion. */
-export const WC_OPCODE: Readonly<Record<ModelOpcode, ModelWcOpcode>> = {
+const WC_OPCODE: Readonly<Record<ModelOpcode, ModelWcOpcode>> = {
   SEND: 'SEND',
   SEND_WITH_IMM: 'SEND',
   SEND_WITH_INV: 'SEND',
@@ -83,12 +83,12 @@ export function advanceTime(q: Requester, now: number): ModelCompletion[] {
 }
 
 /** §9.7.6.1.1: a response to something sent and not yet acknowledged; any other is a ghost and ignored. */
-export function isAwaited(q: Requester, psn: number): boolean {
+function isAwaited(q: Requester, psn: number): boolean {
   return psnDiff(psn, q.una) >= 0 && psnDiff(psn, q.sentUpTo) < 0;
 }
 
 /** §9.7.7.2.3: MSN plus credits is the last message covered; it only grows. Code 31 lifts the limit for good. */
-export function takeCredits(q: Requester, aeth: { syndrome: number; msn: number }): void {
+function takeCredits(q: Requester, aeth: { syndrome: number; msn: number }): void {
   if (q.creditLimit === 'none' || aethKind(aeth.syndrome) !== AethKind.ACK) return;
   if (aethValue(aeth.syndrome) === CREDIT_UNLIMITED) {
     q.creditLimit = 'none';
@@ -102,7 +102,7 @@ export function takeCredits(q: Requester, aeth: { syndrome: number; msn: number 
  * §9.7.5.1.2: a response acknowledges every SEND and WRITE before it, up to and with `psn`. A READ or
  * atomic is acknowledged by its own response only: there it stops.
  */
-export function acknowledgeUpTo(q: Requester, psn: number, now: number): ModelCompletion[] {
+function acknowledgeUpTo(q: Requester, psn: number, now: number): ModelCompletion[] {
   const completions: ModelCompletion[] = [];
   while (q.queue.length > 0 && !needsResponse(q.queue[0]) && !isLocalOperation(q.queue[0].request)) {
     const work = q.queue[0];
@@ -123,7 +123,7 @@ function lostResponseBefore(q: Requester, psn: number): boolean {
 }
 
 /** §9.7.6.1: an ACK. Past an unanswered READ or atomic it is an implied NAK. */
-export function takeAck(q: Requester, psn: number, now: number): ModelCompletion[] {
+function takeAck(q: Requester, psn: number, now: number): ModelCompletion[] {
   const completions = acknowledgeUpTo(q, psn, now);
   return lostResponseBefore(q, psn) ? [...completions, ...takeImpliedNak(q, now)] : completions;
 }
@@ -132,14 +132,14 @@ export function takeAck(q: Requester, psn: number, now: number): ModelCompletion
  * §9.7.6.1.2: go back once to the response that is missing. More responses past it are ignored:
  * if the retransmission is lost too, the timer finds out.
  */
-export function takeImpliedNak(q: Requester, now: number): ModelCompletion[] {
+function takeImpliedNak(q: Requester, now: number): ModelCompletion[] {
   if (q.impliedNakAt === q.una) return [];
   q.impliedNakAt = q.una;
   return goBack(q, now, 'implied-nak');
 }
 
 /** §9.7.5.2.3 … .7: everything before the PSN arrived; a sequence error asks again, the others are the end. */
-export function takeNak(q: Requester, psn: number, syndrome: number, now: number): ModelCompletion[] {
+function takeNak(q: Requester, psn: number, syndrome: number, now: number): ModelCompletion[] {
   const completions = acknowledgeUpTo(q, psnAdd(psn, -1), now);
   if (lostResponseBefore(q, psn)) return [...completions, ...takeImpliedNak(q, now)];
   if (syndrome === NakCode.PSN_SEQUENCE_ERROR) return [...completions, ...goBack(q, now, 'sequence-nak')];
@@ -148,7 +148,7 @@ export function takeNak(q: Requester, psn: number, syndrome: number, now: number
 }
 
 /** §9.7.5.2.8: wait at least the time of the code, then go back; a budget of its own. */
-export function takeRnrNak(q: Requester, psn: number, code: number, now: number): ModelCompletion[] {
+function takeRnrNak(q: Requester, psn: number, code: number, now: number): ModelCompletion[] {
   const completions = acknowledgeUpTo(q, psnAdd(psn, -1), now);
   if (lostResponseBefore(q, psn)) return [...completions, ...takeImpliedNak(q, now)];
   if (q.rnrUntil !== undefined) return completions; // a copy: nothing was sent since the first
@@ -164,7 +164,7 @@ export function takeRnrNak(q: Requester, psn: number, code: number, now: number)
 }
 
 /** §9.4.4, §9.7.6.1: the READ's next response; an earlier one is a ghost, a later one an implied NAK. */
-export function takeReadResponse(
+function takeReadResponse(
   q: Requester,
   packet: ModelPacket,
   row: OpcodeInfo,
@@ -200,12 +200,12 @@ function fitsRead(q: Requester, work: SendWork, packet: ModelPacket, row: Opcode
 }
 
 /** FLUSH or ATOMIC WRITE: answered by a READ response of no bytes. */
-export function isPlacement({ opcode }: ModelSendRequest): boolean {
+function isPlacement({ opcode }: ModelSendRequest): boolean {
   return opcode === 'FLUSH' || opcode === 'ATOMIC_WRITE';
 }
 
 /** §9.4.5: the value from before the atomic. */
-export function takeAtomicResponse(
+function takeAtomicResponse(
   q: Requester,
   packet: ModelPacket,
   original: bigint,
@@ -234,7 +234,7 @@ export function timeOut(q: Requester, now: number): ModelCompletion[] {
  * §9.9.2.4.1: back to the oldest unacknowledged packet, as long as there are retries. Already on the way
  * there, or made to wait by an RNR NAK: a second message with the same contents costs nothing.
  */
-export function goBack(q: Requester, now: number, cause: ModelRetransmitCause): ModelCompletion[] {
+function goBack(q: Requester, now: number, cause: ModelRetransmitCause): ModelCompletion[] {
   if (q.next === q.una || q.rnrUntil !== undefined) return [];
   if (q.retriesLeft === 0) return failOldest(q, 'RETRY_EXC_ERR');
   q.retriesLeft--;
@@ -287,7 +287,7 @@ export function failBroken(q: Requester): ModelCompletion[] {
 }
 
 /** §10.3.1.7: the oldest fails with the reason, all after it are flushed, unsignaled ones too. */
-export function failOldest(q: Requester, status: ModelStatus): ModelCompletion[] {
+function failOldest(q: Requester, status: ModelStatus): ModelCompletion[] {
   const failed = q.queue.shift();
   const first: ModelCompletion[] = failed === undefined ? [] : [{ wrId: failed.request.wrId, status }];
   return [...first, ...flushSends(q)];

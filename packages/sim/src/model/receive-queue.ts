@@ -27,7 +27,7 @@ export function takeReceive(queue: ReceiveQueue): ModelReceiveRequest | undefine
 }
 
 /** §10.2.9.1: the event comes when the number of receives falls below the limit. */
-export function checkLimit(queue: ReceiveQueue): void {
+function checkLimit(queue: ReceiveQueue): void {
   if (queue.waiting.length >= queue.limit) return;
   queue.limit = 0;
   queue.limitEvents++;

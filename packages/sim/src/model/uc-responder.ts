@@ -46,7 +46,7 @@ export function receiveUc(r: UcResponder, packet: ModelPacket): Received {
 }
 
 /** §9.6.1, §10.3.1: another service, another P_Key, or the error state: as if the packet had not come. */
-export function checkUcHeader(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
+function checkUcHeader(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
   if (row.transport !== Transport.UC) return 'another transport service';
   if (!isOfPartition(packet)) return 'P_Key mismatch';
   return r.state === 'ERR' ? 'error state' : undefined;
@@ -57,11 +57,7 @@ export function checkUcHeader(r: UcResponder, packet: ModelPacket, row: OpcodeIn
  * opcode; a FIRST or ONLY begins a message whatever its PSN is. Either way a message that cannot be
  * completed any more is given up: its receive is used for the next (class D1), one of an SRQ completes in error (class E).
  */
-export function checkUcSequence(
-  r: UcResponder,
-  packet: ModelPacket,
-  row: OpcodeInfo,
-): Received['completions'] {
+function checkUcSequence(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): Received['completions'] {
   if (!row.first && goesOn(r, packet, row)) return [];
   r.dropping = !row.first;
   return abandonMessage(r);
@@ -99,13 +95,13 @@ function continueMessage(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): 
 }
 
 /** Classes D and E: this message is over, the next begins with a FIRST or ONLY. */
-export function dropMessage(r: UcResponder, dropped: string): Received {
+function dropMessage(r: UcResponder, dropped: string): Received {
   r.dropping = true;
   return { completions: abandonMessage(r), dropped };
 }
 
 /** §9.8.2.2: what a packet does that passed; the last of a SEND or of a WRITE with immediate completes a receive. */
-export function executeUc(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): Received {
+function executeUc(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): Received {
   const message = row.first
     ? {
         kind: row.isSend ? ('SEND' as const) : ('WRITE' as const),

@@ -52,19 +52,19 @@ export function receiveUd(r: UdResponder, packet: ModelPacket, grh: Uint8Array):
 }
 
 /** §9.6.1, §10.3.1: another service, another P_Key, or the error state. */
-export function checkUdHeader(r: UdResponder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
+function checkUdHeader(r: UdResponder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
   if (row.transport !== Transport.UD) return 'another transport service';
   if (!isOfPartition(packet)) return 'P_Key mismatch';
   return r.state === 'ERR' ? 'error state' : undefined;
 }
 
 /** §9.6.1.4: the sender has to know the queue pair's key. */
-export function checkQkey(r: UdResponder, { deth }: ModelPacket): string | undefined {
+function checkQkey(r: UdResponder, { deth }: ModelPacket): string | undefined {
   return deth?.qkey === r.config.qkey ? undefined : 'Q_Key mismatch';
 }
 
 /** §9.8.3.2: one packet of at most the MTU. */
-export function checkDatagramLength(r: UdResponder, { payload }: ModelPacket): string | undefined {
+function checkDatagramLength(r: UdResponder, { payload }: ModelPacket): string | undefined {
   return payload.length > r.config.pathMtu ? 'longer than the MTU' : undefined;
 }
 

@@ -79,7 +79,7 @@ export function stepUnreliable(q: UnreliableRequester): UnreliableStep | undefin
 }
 
 /** §9.9.2, §11.6.2: what the requester finds before the first packet. */
-export function checkLocal(q: UnreliableRequester, request: ModelSendRequest): ModelStatus | undefined {
+function checkLocal(q: UnreliableRequester, request: ModelSendRequest): ModelStatus | undefined {
   const { service, pathMtu } = q.config;
   if (!OPERATIONS[service].includes(request.opcode)) return 'LOC_QP_OP_ERR';
   const longest = service === 'UD' ? pathMtu : MAX_MESSAGE_BYTES;
@@ -88,7 +88,7 @@ export function checkLocal(q: UnreliableRequester, request: ModelSendRequest): M
 }
 
 /** §9.8.2.1: a packet of a SEND or WRITE; no ACK is asked for. */
-export function packetOfUc(q: UnreliableRequester, request: ModelSendRequest): ModelPacket {
+function packetOfUc(q: UnreliableRequester, request: ModelSendRequest): ModelPacket {
   const { destQpn, pathMtu } = q.config;
   return messagePacket(
     request,
@@ -98,7 +98,7 @@ export function packetOfUc(q: UnreliableRequester, request: ModelSendRequest): M
 }
 
 /** §9.8.3.1: a message in one packet, with a DETH. */
-export function datagram(q: UnreliableRequester, request: ModelSendRequest): ModelPacket {
+function datagram(q: UnreliableRequester, request: ModelSendRequest): ModelPacket {
   const { pathMtu, qpn } = q.config;
   const { qpn: destQpn, qkey } = request.destination!;
   const packet = messagePacket(request, { service: 'UD', destQpn, pathMtu, firstPsn: q.psn }, 0);
@@ -106,7 +106,7 @@ export function datagram(q: UnreliableRequester, request: ModelSendRequest): Mod
 }
 
 /** §10.2.5: a Q_Key with its top bit set is a controlled one, which a program can only use as its queue pair's own. */
-export function effectiveQkey(q: UnreliableRequester, qkey: number): number {
+function effectiveQkey(q: UnreliableRequester, qkey: number): number {
   return qkey >>> 31 === 1 ? q.config.qkey : qkey;
 }
 
@@ -117,7 +117,7 @@ function completeOldest(q: UnreliableRequester): ModelCompletion[] {
 }
 
 /** §10.3.1.6: the one that failed keeps its status, all after it are flushed; the receive queue lives on. */
-export function stopSending(q: UnreliableRequester, status: ModelStatus): ModelCompletion[] {
+function stopSending(q: UnreliableRequester, status: ModelStatus): ModelCompletion[] {
   const failed = q.queue.shift()!;
   q.sent = 0;
   q.state = 'SQE';

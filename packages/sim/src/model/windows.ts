@@ -58,7 +58,7 @@ export function bindWindow(memory: ModelMemory, bind: WindowBind, qpn: number): 
 }
 
 /** Rules of binding a window, by the compliance statements' numbers. */
-export function checkBind(memory: ModelMemory, bind: WindowBind): string | undefined {
+function checkBind(memory: ModelMemory, bind: WindowBind): string | undefined {
   const { window, region, length, access } = bind;
   if ((bind.rkey ^ window.rkey) >>> 8 !== 0) return 'the key does not belong to the window';
   if (window.type === 1 && access & ModelAccess.ZERO_BASED) return 'o10-36.2.2: a type 1 window from zero';

@@ -7,8 +7,6 @@ import type { Random } from '@node-roce/wire';
 import type { Endpoint } from './endpoint.ts';
 import { Flow } from './workload-flow.ts';
 
-export { ARENA_BYTES, DEPTH, MAX_MESSAGE_BYTES } from './workload-layout.ts';
-
 /** Both directions between two connected endpoints. */
 export class MixedWorkload {
   readonly #a: Endpoint;

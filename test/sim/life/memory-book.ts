@@ -3,10 +3,9 @@
  * behind that nobody may touch; once it was deregistered, its bytes are changed and watched for a while: nothing may
  * write them any more, and who still sends them sends bytes that the peer does not expect.
  */
+import { ModelAccess, type SimDevice, type SimRegion } from '@node-roce/sim';
 import type { Random } from '@node-roce/wire';
-import { ModelAccess } from '../model/verbs.ts';
-import type { SimDevice, SimRegion } from '../network/endpoint.ts';
-import { require } from '../network/workload-checks.ts';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
 import { fillPattern, matchPattern } from './pattern.ts';
 
 /** Bytes before and behind each region. */

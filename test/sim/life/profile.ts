@@ -1,9 +1,8 @@
 /** The subject of a life workload: which of the things that happen in the life of connections happen often in it. */
-import type { ModelOpcode } from '../model/work.ts';
-import type { WireOptions } from '../network/wire.ts';
+import type { ModelOpcode, WireOptions } from '@node-roce/sim';
 
 /** How a session ends. The acting side is drawn. */
-export const ENDINGS = [
+const ENDINGS = [
   /** All is done; where nothing is lost, a side closes as soon as it has polled the last message. */
   'finish',
   /** The queue pair is destroyed in the middle of it. */

@@ -1,4 +1,5 @@
 /** A reliable queue pair on an express host: requests and receives written into its rings, completions read from them. */
+import type { ConnectionOptions } from '@node-roce/sim';
 import {
   Cqe,
   DOORBELL_RECV,
@@ -12,7 +13,6 @@ import {
   WC_STATUS_NAMES,
   WrOpcode,
 } from '@node-roce/transport';
-import type { ConnectionOptions } from '../network/endpoint.ts';
 import type { ExpressHost } from './express.ts';
 
 export interface ExpressQpOptions {

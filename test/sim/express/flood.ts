@@ -1,8 +1,8 @@
 /** Very many small messages: sequence numbers of every kind wrap, with losses, copies and packets that overtake others. */
+import { CONNECTION_DEFAULTS } from '@node-roce/sim';
 import { Access, type MrCreated } from '@node-roce/transport';
 import { createRandom, type Random } from '@node-roce/wire';
-import { CONNECTION_DEFAULTS } from '../network/pair.ts';
-import { require } from '../network/workload-checks.ts';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
 import { Express, type ExpressHost } from './express.ts';
 import { ExpressQp } from './express-qp.ts';
 

@@ -1,7 +1,7 @@
 /** Very many busy queue pairs on one slow link without losses: no timer may run out while a queue pair waits its turn. */
+import { CONNECTION_DEFAULTS } from '@node-roce/sim';
 import { Access } from '@node-roce/transport';
-import { CONNECTION_DEFAULTS } from '../network/pair.ts';
-import { require } from '../network/workload-checks.ts';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
 import { Express, type ExpressHost } from './express.ts';
 import { ExpressQp } from './express-qp.ts';
 

@@ -2,6 +2,19 @@
  * Hosts whose programs make, use and end connections all the time, some at once and one after another, over a bad
  * network and links that have no room now and then.
  */
+import {
+  decodePacket,
+  type EndpointKind,
+  EngineDevice,
+  ModelDevice,
+  type ModelPacket,
+  Network,
+  rowOf,
+  type SimDevice,
+  type SimHost,
+  type SimPacket,
+  type WireOptions,
+} from '@node-roce/sim';
 import type { Congestion, Recovery } from '@node-roce/transport';
 import {
   AethKind,
@@ -15,16 +28,9 @@ import {
   type Random,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
-import { decodePacket, type ModelPacket, rowOf } from '../model/packet.ts';
-import { drawCongestion, withMarks } from '../network/draw-congestion.ts';
-import { drawRecovery } from '../network/draw-recovery.ts';
-import type { SimDevice } from '../network/endpoint.ts';
-import { EngineDevice } from '../network/engine-device.ts';
-import { ModelDevice } from '../network/model-device.ts';
-import { Network, type SimHost } from '../network/network.ts';
-import type { EndpointKind } from '../network/pair.ts';
-import type { SimPacket, WireOptions } from '../network/wire.ts';
-import { require } from '../network/workload-checks.ts';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
+import { drawCongestion, withMarks } from '../draw-congestion.ts';
+import { drawRecovery } from '../draw-recovery.ts';
 import { SharedInbox } from './inbox.ts';
 import { LooseSession } from './loose-session.ts';
 import { MemoryBook, SECRET } from './memory-book.ts';

@@ -2,13 +2,16 @@
  * The life of two queue pairs of UC or UD: messages may be lost, but what arrives is whole, in order on UC, and was sent;
  * what completed at the sender has left its memory. They end as reliable ones do, and the peer hears nothing of it.
  */
+import {
+  CONNECTION_DEFAULTS,
+  GRH_BYTES,
+  type ModelCompletion,
+  type Network,
+  type SimSend,
+  type VariableQp,
+} from '@node-roce/sim';
 import type { Random } from '@node-roce/wire';
-import { GRH_BYTES } from '../model/ud-responder.ts';
-import type { ModelCompletion } from '../model/work.ts';
-import type { SimSend, VariableQp } from '../network/endpoint.ts';
-import type { Network } from '../network/network.ts';
-import { CONNECTION_DEFAULTS } from '../network/pair.ts';
-import { require } from '../network/workload-checks.ts';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
 import { type Inbox, OwnInbox } from './inbox.ts';
 import type { Lease } from './memory-book.ts';
 import { fillPattern, matchPattern } from './pattern.ts';

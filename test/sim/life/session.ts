@@ -2,12 +2,18 @@
  * The life of one reliable connection: two programs make it, use it in both directions and end it, each in its own way
  * and at its own time. Until somebody ends it, everything succeeds; afterwards each side hears of it by the rules.
  */
+import {
+  type AttributeChange,
+  CONNECTION_DEFAULTS,
+  ModelAccess,
+  type Network,
+  type SimDevice,
+  type SimSrq,
+  type SimWindow,
+  type VariableQp,
+} from '@node-roce/sim';
 import type { Random } from '@node-roce/wire';
-import { ModelAccess } from '../model/verbs.ts';
-import type { AttributeChange, SimDevice, SimSrq, SimWindow, VariableQp } from '../network/endpoint.ts';
-import type { Network } from '../network/network.ts';
-import { CONNECTION_DEFAULTS } from '../network/pair.ts';
-import { require } from '../network/workload-checks.ts';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
 import { type Inbox, OwnInbox, type SharedInbox } from './inbox.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 import type { Ending, LifeProfile } from './profile.ts';

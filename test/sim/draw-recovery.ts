@@ -1,7 +1,7 @@
 /** How the engines of a seeded run recover from losses: all ways come up, mixed. */
+import type { EndpointKind } from '@node-roce/sim';
 import type { Recovery } from '@node-roce/transport';
 import { createRandom } from '@node-roce/wire';
-import type { EndpointKind } from './pair.ts';
 
 /** Sets the numbers of recovery apart from those of the run itself: what a seed did before it still does. */
 const OWN_SEED = 0x7ec0_4e5d;

@@ -1,6 +1,6 @@
 /** Where the messages of a session arrive: receives of a queue pair's own, or of an SRQ that sessions share. */
-import type { SimReceive, SimSrq } from '../network/endpoint.ts';
-import { require } from '../network/workload-checks.ts';
+import type { SimReceive, SimSrq } from '@node-roce/sim';
+import { require } from '../../../packages/sim/src/network/workload-checks.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 
 /** Longest message, bytes; receives are as long. */

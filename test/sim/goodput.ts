@@ -1,9 +1,13 @@
 /** Goodput of one reliable connection over a path that loses or reorders packets, or to a peer that is slow, in virtual time. */
-import type { EngineDeviceOptions } from '../network/engine-device.ts';
-import { EngineEndpoint } from '../network/engine-endpoint.ts';
-import { type EndpointFactory, type EndpointKind, Pair } from '../network/pair.ts';
-import type { SlowOptions } from '../network/slowness.ts';
-import type { WireOptions } from '../network/wire.ts';
+import {
+  type EndpointFactory,
+  type EndpointKind,
+  type EngineDeviceOptions,
+  EngineEndpoint,
+  Pair,
+  type SlowOptions,
+  type WireOptions,
+} from '@node-roce/sim';
 
 export interface GoodputOptions {
   opcode: 'RDMA_WRITE' | 'RDMA_READ' | 'SEND' | 'ATOMIC_FETCH_AND_ADD';

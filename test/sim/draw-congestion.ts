@@ -1,8 +1,7 @@
 /** How the engines of a seeded run control congestion: both controllers come up, mixed, on ways that mark packets. */
+import type { EndpointKind, WireOptions } from '@node-roce/sim';
 import type { Congestion } from '@node-roce/transport';
 import { createRandom } from '@node-roce/wire';
-import type { EndpointKind } from './pair.ts';
-import type { WireOptions } from './wire.ts';
 
 /** Sets the numbers of congestion control apart from those of the run itself: what a seed did before it still does. */
 const OWN_SEED = 0x3d0c_9c17;

@@ -2,11 +2,17 @@
  * The requests of one side of a reliable connection: requests of every kind with memory of their own, and all that
  * must come of them. The program that posts them may end at any time, so each thing is checked as soon as it is settled.
  */
+import {
+  INLINE_BYTES,
+  type ModelCompletion,
+  type ModelOpcode,
+  readU64,
+  type SimSend,
+  type VariableQp,
+  writeU64,
+} from '@node-roce/sim';
 import type { Random } from '@node-roce/wire';
-import { readU64, writeU64 } from '../model/memory.ts';
-import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
-import { INLINE_BYTES, type SimSend, type VariableQp } from '../network/endpoint.ts';
-import { require, same } from '../network/workload-checks.ts';
+import { require, same } from '../../../packages/sim/src/network/workload-checks.ts';
 import type { Inbox } from './inbox.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 import { fillPattern, matchPattern } from './pattern.ts';
