@@ -106,6 +106,12 @@ test.each([
   ['a package that the manifest does not name', 'link/src', 'lodash', /does not name/],
   ['a development dependency that is not bundled', 'capture/src', 'preact', /does not name/],
   ['an oracle that imports what it judges', 'sim/src/model', '@node-roce/transport', /outside of the oracle/],
+  [
+    'an oracle that reads headers by what it judges',
+    'sim/src/model',
+    '@node-roce/wire',
+    /outside of the oracle/,
+  ],
   ['an oracle that imports its neighbour', 'sim/src/model', '../network/pair.ts', /outside of the oracle/],
 ])('%s', (_what, folder, specifier, words) => {
   const path = `packages/${folder}/${PLANTED}`;

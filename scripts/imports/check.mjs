@@ -4,7 +4,7 @@
 //   sansIo          folders that import neither Node's modules nor npm packages, but for exceptSansIo
 //   withoutNode     folders that a browser can load: they import none of Node's modules, nor what is in exceptWithoutNode
 //   bundled         folders whose npm packages are bundled: devDependencies are enough
-//   oracles         folders that import nothing but themselves and these packages
+//   oracles         folders that import nothing but themselves and these packages, or these exports of packages
 //   doors           the one file of a folder that files outside of it import
 //   circlesAllowed  folders in which circles of files are not looked for
 //
@@ -58,7 +58,8 @@ function wrongImport(path, specifier, { rules, manifests, exists }) {
   if (!name.startsWith(SCOPE)) return sansIo && 'a package from outside';
   const target = name.slice(SCOPE.length);
   const oracle = Object.entries(rules.oracles).find(([folder]) => path.startsWith(folder));
-  if (oracle && !oracle[1].includes(target)) return `outside of the oracle ${oracle[0]}`;
+  if (oracle && !oracle[1].includes(specifier.slice(SCOPE.length)))
+    return `outside of the oracle ${oracle[0]}`;
   return !rules.packages[own]?.includes(target) && 'which its rule does not allow';
 }
 

@@ -2,7 +2,7 @@
  * The 40 bytes at the head of a datagram's receive: the GRH's place, where RoCEv2 puts the IP header that the packet came
  * with (IBTA vol 1 §11.4.1.2, annex A17.4.5.2). IPv6's fills it; IPv4's stands at its end, after 20 zero bytes.
  */
-import { isIpv4Mapped } from '@node-roce/wire';
+import { isIpv4Mapped } from '@node-roce/wire/rules';
 import { GRH_BYTES } from './ud-responder.ts';
 
 const UDP_HEADER = 8;

@@ -2,7 +2,7 @@
  * The packets of a SEND or WRITE, the same for each transport service that has them (IBTA vol 1 §9.7.3.3, §9.7.3.4,
  * §9.8.2.1): cut at the path MTU; the opcode shows a packet's place; immediate data and the like are on the last.
  */
-import { Opcode, type OpcodeName, psnAdd } from '@node-roce/wire';
+import { Opcode, type OpcodeName, psnAdd } from '@node-roce/wire/rules';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
 import type { ModelOpcode, ModelSendRequest } from './work.ts';
 

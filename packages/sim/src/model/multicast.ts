@@ -1,5 +1,5 @@
 /** Multicast groups of a port and the queue pairs attached to them (IBTA vol 1 §10.5, §9.6.1). */
-import { gidToText, isMulticast } from '@node-roce/wire';
+import { gidToText, isMulticast } from '@node-roce/wire/rules';
 
 /** The QPN of every multicast packet (§9.2.5). */
 export const MULTICAST_QPN = 0xff_ffff;

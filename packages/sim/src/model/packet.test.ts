@@ -1,6 +1,21 @@
-import { OPCODES, Transport } from '@node-roce/wire';
+import {
+  decodeAeth,
+  decodeAtomicAck,
+  decodeAtomicEth,
+  decodeBth,
+  decodeDeth,
+  decodeFeth,
+  decodeReth,
+  decodeXrceth,
+  iethRkey,
+  immDt,
+  OPCODES,
+  Opcode,
+  Transport,
+} from '@node-roce/wire';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { placesOf } from './headers.ts';
 import { decodePacket, encodePacket, type ModelPacket } from './packet.ts';
 
 const services: number[] = [Transport.RC, Transport.UC, Transport.UD];
@@ -66,4 +81,65 @@ test('any bytes give one of the reasons, or a packet that decodes to itself agai
     { numRuns: 500 },
   );
   expect(decodes).toBeGreaterThan(20);
+});
+
+test('the tables of headers and those of wire agree, opcode by opcode', () => {
+  const known = new Set<number>([Transport.RC, Transport.UC, Transport.UD, Transport.XRC]);
+  const own = OPCODES.filter(({ transport }) => known.has(transport));
+  expect(own.length).toBeGreaterThan(60);
+  for (const { opcode, offsets, headerLength, name } of own) {
+    const { at, length } = placesOf(opcode);
+    expect(length, name).toBe(headerLength);
+    for (const [header, offset] of Object.entries(offsets))
+      expect((at as Record<string, number>)[header] ?? -1, `${name} ${header}`).toBe(offset);
+  }
+});
+
+test('each field is where wire reads it', () => {
+  const common = { destQpn: 0xa1b2c3, psn: 0xd4e5f6, ackReq: true, solicited: true, pkey: 0x8765 };
+  const payload = Uint8Array.of(1, 2, 3);
+  const reth = { va: 0x1122_3344_5566_7788n, rkey: 0x99aa_bbcc, length: 0xddee_ff01 };
+  const encode = (key: keyof typeof Opcode, more: Partial<ModelPacket>) =>
+    encodePacket({ opcode: Opcode[key], ...common, payload, ...more });
+  const write = encode('RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE', { reth, immediate: 0x0102_0304 });
+  expect(decodeBth(write, 0)).toEqual({
+    opcode: 0x0b,
+    solicited: true,
+    migReq: true,
+    pad: 1,
+    tver: 0,
+    pkey: 0x8765,
+    fecn: false,
+    becn: false,
+    reserved6: 0,
+    destQp: 0xa1b2c3,
+    ackReq: true,
+    reserved7: 0,
+    psn: 0xd4e5f6,
+  });
+  expect(decodeReth(write, 12)).toEqual(reth);
+  expect(immDt(write, 28)).toBe(0x0102_0304);
+  const atomicEth = {
+    va: reth.va,
+    rkey: reth.rkey,
+    swapAdd: 0x0a0b_0c0d_0e0f_1011n,
+    compare: 2n ** 64n - 2n,
+  };
+  const swap = encode('XRC_COMPARE_SWAP', { atomicEth, srqn: 0x765432 });
+  expect(decodeXrceth(swap, 12)).toEqual({ reserved: 0, srq: 0x765432 });
+  expect(decodeAtomicEth(swap, 16)).toEqual(atomicEth);
+  const answer = encode('RC_ATOMIC_ACKNOWLEDGE', {
+    aeth: { syndrome: 0x1f, msn: 0x123456 },
+    original: reth.va,
+  });
+  expect(decodeAeth(answer, 12)).toEqual({ syndrome: 0x1f, msn: 0x123456 });
+  expect(decodeAtomicAck(answer, 16)).toEqual({ original: reth.va });
+  const datagram = encode('UD_SEND_ONLY', { deth: { qkey: 0x8001_0000, srcQpn: 0x13579b } });
+  expect(decodeDeth(datagram, 12)).toEqual({ qkey: 0x8001_0000, reserved: 0, srcQp: 0x13579b });
+  const flush = encode('RC_FLUSH', { feth: { placement: 3, selectivity: 1 }, reth });
+  expect(decodeFeth(flush, 12)).toEqual({ placement: 3, selectivity: 1, reserved: 0 });
+  expect(decodeReth(flush, 16)).toEqual(reth);
+  expect(iethRkey(encode('RC_SEND_ONLY_WITH_INVALIDATE', { invalidateRkey: 0xfedc_ba98 }), 12)).toBe(
+    0xfedc_ba98,
+  );
 });

@@ -2,36 +2,8 @@
  * A packet as the model sees it: the BTH's meaning, the extension headers it came with, the payload.
  * Plain values: what does not matter to the transport (pad, MigReq, ICRC) is not here.
  */
-import {
-  BTH_ACK_REQ,
-  BTH_BYTES,
-  BTH_PAD_SHIFT,
-  BthFlags,
-  decodeAeth,
-  decodeAtomicAck,
-  decodeAtomicEth,
-  decodeBth,
-  decodeDeth,
-  decodeFeth,
-  decodeReth,
-  decodeXrceth,
-  encodeAtomicAck,
-  encodeAtomicEth,
-  encodeReth,
-  encodeXrceth,
-  iethRkey,
-  immDt,
-  Opcode,
-  type OpcodeInfo,
-  opcodeInfo,
-  Transport,
-  writeAeth,
-  writeBth,
-  writeDeth,
-  writeFeth,
-  writeIeth,
-  writeImmDt,
-} from '@node-roce/wire';
+import { Opcode, type OpcodeInfo, opcodeInfo, Transport } from '@node-roce/wire/rules';
+import { BTH_LENGTH, placesOf, putBth, putExtension, readBth, readExtension } from './headers.ts';
 
 /** The P_Key every RoCE port has; its top bit is full membership. */
 export const DEFAULT_PKEY = 0xffff;
@@ -117,70 +89,57 @@ export function rowOf(packet: ModelPacket): OpcodeInfo {
  * Never throws: bytes that are no packet of RC, UC, UD or XRC give a reason (§9.6.1: such a packet is dropped).
  */
 export function decodePacket(bytes: Uint8Array): Decoded {
-  if (bytes.length < BTH_BYTES) return { ok: false, reason: `${bytes.length} bytes are no BTH` };
-  const bth = decodeBth(bytes, 0);
-  const row = rowAt(bth.opcode);
-  if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
+  if (bytes.length < BTH_LENGTH) return { ok: false, reason: `${bytes.length} bytes are no BTH` };
+  const { pad, version, opcode, destQpn, psn, pkey, ...bth } = readBth(bytes);
+  const row = rowAt(opcode);
+  if (version !== 0) return { ok: false, reason: `header version ${version}` };
   if (row === undefined || !SERVICES.includes(row.transport)) {
-    return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} does not belong to RC, UC, UD or XRC` };
+    return { ok: false, reason: `opcode 0x${opcode.toString(16)} does not belong to RC, UC, UD or XRC` };
   }
-  if (bytes.length < row.headerLength + bth.pad) {
+  const { at, length } = placesOf(opcode);
+  if (bytes.length < length + pad) {
     return { ok: false, reason: `${bytes.length} bytes end inside the headers of ${row.name}` };
   }
-  const at = row.offsets;
   const packet: ModelPacket = {
-    opcode: bth.opcode,
-    destQpn: bth.destQp,
-    psn: bth.psn,
-    ackReq: bth.ackReq,
-    solicited: bth.solicited,
-    pkey: bth.pkey,
-    payload: bytes.slice(row.headerLength, bytes.length - bth.pad),
+    opcode,
+    destQpn,
+    psn,
+    ackReq: bth.ackReq === 1,
+    solicited: bth.solicited === 1,
+    pkey,
+    payload: bytes.slice(length, bytes.length - pad),
   };
-  if (at.deth >= 0) {
-    const { qkey, srcQp } = decodeDeth(bytes, at.deth);
-    packet.deth = { qkey, srcQpn: srcQp };
-  }
-  if (at.reth >= 0) packet.reth = decodeReth(bytes, at.reth);
-  if (at.feth >= 0) {
-    const { placement, selectivity } = decodeFeth(bytes, at.feth);
-    packet.feth = { placement, selectivity };
-  }
-  if (at.atomicEth >= 0) packet.atomicEth = decodeAtomicEth(bytes, at.atomicEth);
-  if (at.aeth >= 0) packet.aeth = decodeAeth(bytes, at.aeth);
-  if (at.atomicAckEth >= 0) packet.original = decodeAtomicAck(bytes, at.atomicAckEth).original;
-  if (at.immDt >= 0) packet.immediate = immDt(bytes, at.immDt);
-  if (at.xrceth >= 0) packet.srqn = decodeXrceth(bytes, at.xrceth).srq;
-  if (at.ieth >= 0) packet.invalidateRkey = iethRkey(bytes, at.ieth);
+  if (at.deth) packet.deth = readExtension(bytes, at.deth, 'deth');
+  if (at.reth) packet.reth = readExtension(bytes, at.reth, 'reth');
+  if (at.feth) packet.feth = readExtension(bytes, at.feth, 'feth');
+  if (at.atomicEth) packet.atomicEth = readExtension(bytes, at.atomicEth, 'atomicEth');
+  if (at.aeth) packet.aeth = readExtension(bytes, at.aeth, 'aeth');
+  if (at.atomicAckEth) packet.original = readExtension(bytes, at.atomicAckEth, 'atomicAckEth').original;
+  if (at.immDt) packet.immediate = readExtension(bytes, at.immDt, 'immDt').immediate;
+  if (at.xrceth) packet.srqn = readExtension(bytes, at.xrceth, 'xrceth').srqn;
+  if (at.ieth) packet.invalidateRkey = readExtension(bytes, at.ieth, 'ieth').rkey;
   return { ok: true, packet };
 }
 
 /** The bytes of a packet from its BTH through its pad. MigReq is 1, as real adapters send it. */
 export function encodePacket(packet: ModelPacket): Uint8Array<ArrayBuffer> {
-  const row = rowOf(packet);
-  const at = row.offsets;
-  const pad = -packet.payload.length & 3;
-  const bytes = new Uint8Array(row.headerLength + packet.payload.length + pad);
-  writeBth(
-    bytes,
-    0,
-    packet.opcode,
-    (packet.solicited ? BthFlags.SOLICITED : 0) | BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT),
-    packet.pkey,
-    packet.destQpn,
-    packet.psn | (packet.ackReq ? BTH_ACK_REQ : 0),
-  );
-  if (packet.deth) writeDeth(bytes, at.deth, packet.deth.qkey, packet.deth.srcQpn);
-  if (packet.reth) encodeReth(bytes, at.reth, packet.reth);
-  if (packet.feth) writeFeth(bytes, at.feth, packet.feth.placement, packet.feth.selectivity);
-  if (packet.atomicEth) encodeAtomicEth(bytes, at.atomicEth, packet.atomicEth);
-  if (packet.aeth) writeAeth(bytes, at.aeth, packet.aeth.syndrome, packet.aeth.msn);
-  if (packet.original !== undefined) {
-    encodeAtomicAck(bytes, at.atomicAckEth, { original: packet.original });
-  }
-  if (packet.immediate !== undefined) writeImmDt(bytes, at.immDt, packet.immediate);
-  if (packet.invalidateRkey !== undefined) writeIeth(bytes, at.ieth, packet.invalidateRkey);
-  if (packet.srqn !== undefined) encodeXrceth(bytes, at.xrceth, { reserved: 0, srq: packet.srqn });
-  bytes.set(packet.payload, row.headerLength);
+  rowOf(packet);
+  const { opcode, destQpn, psn, pkey, payload, original, immediate, invalidateRkey, srqn } = packet;
+  const { at, length } = placesOf(opcode);
+  const pad = -payload.length & 3;
+  const bytes = new Uint8Array(length + payload.length + pad);
+  const solicited = packet.solicited ? 1 : 0;
+  const ackReq = packet.ackReq ? 1 : 0;
+  putBth(bytes, { opcode, solicited, migReq: 1, pad, version: 0, pkey, destQpn, ackReq, psn });
+  if (packet.deth) putExtension(bytes, at.deth!, 'deth', packet.deth);
+  if (packet.reth) putExtension(bytes, at.reth!, 'reth', packet.reth);
+  if (packet.feth) putExtension(bytes, at.feth!, 'feth', packet.feth);
+  if (packet.atomicEth) putExtension(bytes, at.atomicEth!, 'atomicEth', packet.atomicEth);
+  if (packet.aeth) putExtension(bytes, at.aeth!, 'aeth', packet.aeth);
+  if (original !== undefined) putExtension(bytes, at.atomicAckEth!, 'atomicAckEth', { original });
+  if (immediate !== undefined) putExtension(bytes, at.immDt!, 'immDt', { immediate });
+  if (invalidateRkey !== undefined) putExtension(bytes, at.ieth!, 'ieth', { rkey: invalidateRkey });
+  if (srqn !== undefined) putExtension(bytes, at.xrceth!, 'xrceth', { srqn });
+  bytes.set(payload, length);
   return bytes;
 }

@@ -2,7 +2,7 @@
  * A queue pair of a reliable connection: a requester and a responder that fail together
  * (IBTA vol 1 §10.3.1.7). Packets in, packets and completions out, time as an argument.
  */
-import { Transport } from '@node-roce/wire';
+import { Transport } from '@node-roce/wire/rules';
 import type { ModelMemory } from './memory.ts';
 import { type ModelPacket, rowOf } from './packet.ts';
 import { advanceTime, completeLocal, failBroken, flushSends, receiveResponse } from './rc-requester.ts';

@@ -1,5 +1,5 @@
 /** The state of a reliable connection's requester. Plain values only: a structured clone is a copy. */
-import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire';
+import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire/rules';
 import { isLocalOperation } from './local-operations.ts';
 import { packetCount } from './message-packets.ts';
 import type { ModelRetransmitCause, ModelStatus } from './verbs.ts';

@@ -4,7 +4,7 @@
  * `planPacket` looks and changes nothing; `sendPacket` takes the plan. So a test can see what the model
  * would send without making it send.
  */
-import { Opcode, psnAdd, psnDiff } from '@node-roce/wire';
+import { Opcode, psnAdd, psnDiff } from '@node-roce/wire/rules';
 import { executeLocalOperation, isLocalOperation } from './local-operations.ts';
 import type { ModelMemory } from './memory.ts';
 import { messagePacket } from './message-packets.ts';

@@ -13,7 +13,7 @@ import {
   psnAdd,
   psnDiff,
   rnrTimerMicroseconds,
-} from '@node-roce/wire';
+} from '@node-roce/wire/rules';
 import { isLocalOperation } from './local-operations.ts';
 import { writeU64 } from './memory.ts';
 import { isOfPartition, type ModelPacket, rowOf } from './packet.ts';

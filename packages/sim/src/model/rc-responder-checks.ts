@@ -3,7 +3,7 @@
  * header and state, PSN, opcode sequence, operation allowed, resources, length, R_Key.
  * Each returns what is wrong, or `undefined`: go on with the next.
  */
-import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
+import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire/rules';
 import { checkAccess, checkFlush, flushRights, RemoteRight } from './memory.ts';
 import { isOfPartition, type ModelPacket } from './packet.ts';
 import type { ConnectedResponder, Responder } from './rc-responder-state.ts';

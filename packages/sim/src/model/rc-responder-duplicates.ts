@@ -2,7 +2,7 @@
  * Requests that were executed before (IBTA vol 1 §9.7.5.1.5). None is executed again; the message in progress
  * is not touched.
  */
-import { NakCode, type OpcodeInfo, psnDiff } from '@node-roce/wire';
+import { NakCode, type OpcodeInfo, psnDiff } from '@node-roce/wire/rules';
 import type { ModelPacket } from './packet.ts';
 import { remoteAccessFault } from './rc-responder-checks.ts';
 import {

@@ -1,5 +1,5 @@
 /** Executes a request that passed every check (IBTA vol 1 §9.4), and completes it. */
-import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire';
+import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire/rules';
 import { bytesAt, readU64, writeU64 } from './memory.ts';
 import type { AtomicOperands, ModelPacket } from './packet.ts';
 import type { Verdict } from './rc-responder-checks.ts';

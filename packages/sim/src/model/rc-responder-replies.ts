@@ -1,5 +1,5 @@
 /** The packets a responder sends (IBTA vol 1 §9.7.5). */
-import { CREDIT_UNLIMITED, creditCodeFor, Opcode, psnAdd } from '@node-roce/wire';
+import { CREDIT_UNLIMITED, creditCodeFor, Opcode, psnAdd } from '@node-roce/wire/rules';
 import { bytesAt } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
 import type { Responder } from './rc-responder-state.ts';

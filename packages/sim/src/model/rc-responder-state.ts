@@ -1,5 +1,5 @@
 /** The state of a reliable connection's responder. Plain values only. */
-import { psnAdd } from '@node-roce/wire';
+import { psnAdd } from '@node-roce/wire/rules';
 import type { ModelMemory } from './memory.ts';
 import type { ModelPacket } from './packet.ts';
 import { createReceiveQueue, type ReceiveQueue } from './receive-queue.ts';

@@ -5,7 +5,7 @@
  * the execution, then the reply. Each check is a function in `rc-responder-checks.ts`, each way to answer
  * one in `rc-responder-replies.ts`. Nothing here has a clock; nothing is fast.
  */
-import type { OpcodeInfo } from '@node-roce/wire';
+import type { OpcodeInfo } from '@node-roce/wire/rules';
 import { type ModelPacket, rowOf } from './packet.ts';
 import { checkRequest, type Verdict } from './rc-responder-checks.ts';
 import { answerDuplicate } from './rc-responder-duplicates.ts';

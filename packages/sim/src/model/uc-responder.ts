@@ -3,7 +3,7 @@
  * missing, or with which anything is wrong, is dropped in silence up to the next FIRST or ONLY; the
  * connection lives on (§9.9.3: fault classes D, D1 and E).
  */
-import { type OpcodeInfo, psnAdd, Transport } from '@node-roce/wire';
+import { type OpcodeInfo, psnAdd, Transport } from '@node-roce/wire/rules';
 import { bytesAt, type ModelMemory } from './memory.ts';
 import { isOfPartition, type ModelPacket, rowOf } from './packet.ts';
 import { checkLength, checkRemoteAccess, takesReceive } from './rc-responder-checks.ts';

@@ -2,7 +2,7 @@
  * The receiving half of a datagram queue pair (IBTA vol 1 §9.8.3.2): every packet is a message, PSNs mean nothing,
  * and what is wrong is dropped in silence. QP1, the general services interface, is one with a Q_Key of its own (§13.5).
  */
-import { type OpcodeInfo, Transport } from '@node-roce/wire';
+import { type OpcodeInfo, Transport } from '@node-roce/wire/rules';
 import { isOfPartition, type ModelPacket, rowOf } from './packet.ts';
 import { receiveCompletion } from './rc-responder-execute.ts';
 import { createReceiveQueue, type ReceiveQueue, takeReceive } from './receive-queue.ts';

@@ -2,7 +2,7 @@
  * The requester of UC and UD (IBTA vol 1 §9.8.2.1, §9.8.3.1): a request is done when its last packet was sent.
  * An error of a request is a local one, and stops the send queue only (SQE, §10.3.1.6).
  */
-import { psnAdd } from '@node-roce/wire';
+import { psnAdd } from '@node-roce/wire/rules';
 import { executeLocalOperation, isLocalOperation } from './local-operations.ts';
 import type { ModelMemory } from './memory.ts';
 import { messagePacket, packetCount } from './message-packets.ts';

@@ -2,7 +2,7 @@
  * Extended reliable connections (IBTA vol 1 annex A14): a reliable connection of one direction. Its requests name the
  * shared receive queue of the peer that they are for; everything else is as with RC, so the RC model does it.
  */
-import { psnDiff, Transport } from '@node-roce/wire';
+import { psnDiff, Transport } from '@node-roce/wire/rules';
 import type { ModelMemory } from './memory.ts';
 import { type ModelPacket, rowOf } from './packet.ts';
 import { ModelQp, type QpConfig } from './rc-qp.ts';
