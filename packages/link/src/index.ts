@@ -3,7 +3,14 @@ export { DgramLink, type DgramLinkOptions } from './dgram.ts';
 export type { FaultOptions } from './fault-path.ts';
 export { FaultLink } from './faults.ts';
 export { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';
-export * from './interfaces.ts';
+export {
+  activeMtuOf,
+  type InterfaceAddress,
+  interfaceByAddress,
+  interfaceByName,
+  listInterfaces,
+  type NetworkInterface,
+} from './interfaces.ts';
 export type { Link, LinkSharing } from './link.ts';
 export { MemoryLink, MemoryNetwork } from './memory.ts';
 export {

@@ -23,8 +23,11 @@ export function u32(b: Uint8Array, o: number): number {
 
 /** Formats a 64-bit field: the hot path reads two words. */
 export function u64(b: Uint8Array, o: number): bigint {
-  return (BigInt(u32(b, o)) << 32n) | BigInt(u32(b, o + 4));
+  return wide(u32(b, o), u32(b, o + 4));
 }
+
+/** A 64-bit value of its two words. */
+export const wide = (high: number, low: number): bigint => (BigInt(high) << 32n) | BigInt(low);
 
 /** A 32-bit little-endian field: the ICRC is the only one in RoCE. */
 export function u32le(b: Uint8Array, o: number): number {
@@ -50,8 +53,8 @@ export function setU32(b: Uint8Array, o: number, value: number): void {
 }
 
 export function setU64(b: Uint8Array, o: number, value: bigint): void {
-  setU32(b, o, Number((value >> 32n) & 0xffff_ffffn));
-  setU32(b, o + 4, Number(value & 0xffff_ffffn));
+  setU32(b, o, highWord(value));
+  setU32(b, o + 4, lowWord(value));
 }
 
 export function setU32le(b: Uint8Array, o: number, value: number): void {
@@ -95,6 +98,11 @@ export function checked(field: string, value: number, bits: number): number {
   }
   return value;
 }
+
+/** The high word of a 64-bit field. */
+export const highWord = (value: bigint): number => Number((value >> 32n) & 0xffff_ffffn);
+/** The low word of a 64-bit field. */
+export const lowWord = (value: bigint): number => Number(value & 0xffff_ffffn);
 
 /** As `checked`, for 64-bit fields. */
 export function checked64(field: string, value: bigint): bigint {

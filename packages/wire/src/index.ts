@@ -1,31 +1,325 @@
 /** RoCE on the wire: headers, opcodes, sequence numbers, the invariant CRC, whole packets, management datagrams. */
-export * from './build.ts';
-export * from './bytes.ts';
-export * from './crc32.ts';
+export { buildPacket, type PacketInput } from './build.ts';
+export {
+  checked,
+  checked64,
+  fromHex,
+  hexByte,
+  setU16,
+  setU24,
+  setU32,
+  setU32le,
+  setU64,
+  TWO_32,
+  toHex,
+  u16,
+  u24,
+  u32,
+  u32le,
+  u64,
+} from './bytes.ts';
+export { CRC32_START, crc32, crc32Byte, crc32Finish, crc32Shift, crc32Update } from './crc32.ts';
 export type { Extensions, PartialExtensions } from './extensions.ts';
-export * from './format.ts';
-export * from './gid.ts';
-export * from './headers/aeth.ts';
-export * from './headers/atomic.ts';
-export * from './headers/bth.ts';
-export * from './headers/datagram.ts';
-export * from './headers/reth.ts';
-export * from './headers/small.ts';
-export * from './headers/tag-matching.ts';
-export * from './icrc.ts';
-export * from './mad/cm.ts';
+export {
+  type FieldOptions,
+  type FieldText,
+  formatFields,
+  formatLine,
+  frameLength,
+  type LineNames,
+  packetAddresses,
+  packetFields,
+  transportFields,
+} from './format.ts';
+export {
+  formatIpAddress,
+  formatMac,
+  GID_BYTES,
+  gidEquals,
+  gidFromIpBytes,
+  gidFromText,
+  gidToIpBytes,
+  gidToIpText,
+  gidToText,
+  isIpv4Mapped,
+  isLinkLocal,
+  isMulticast,
+  linkLocalGidFromMac,
+  macFromMulticastGid,
+  multicastGid,
+  parseIpAddress,
+} from './gid.ts';
+export {
+  AETH_BYTES,
+  AethKind,
+  type AethValue,
+  aethKind,
+  aethMsn,
+  aethSyndrome,
+  aethValue,
+  CREDIT_UNLIMITED,
+  creditCodeFor,
+  creditsOf,
+  decodeAeth,
+  describeSyndrome,
+  encodeAeth,
+  NakCode,
+  writeAeth,
+} from './headers/aeth.ts';
+export {
+  ATOMIC_ACK_ETH_BYTES,
+  ATOMIC_ETH_BYTES,
+  type AtomicAckEthValue,
+  type AtomicEthValue,
+  atomicAckHigh,
+  atomicAckLow,
+  atomicEthCompareHigh,
+  atomicEthCompareLow,
+  atomicEthRkey,
+  atomicEthSwapAddHigh,
+  atomicEthSwapAddLow,
+  atomicEthVaHigh,
+  atomicEthVaLow,
+  decodeAtomicAck,
+  decodeAtomicEth,
+  encodeAtomicAck,
+  encodeAtomicEth,
+  writeAtomicAck,
+  writeAtomicEth,
+} from './headers/atomic.ts';
+export {
+  BTH_ACK_REQ,
+  BTH_BYTES,
+  BTH_PAD_SHIFT,
+  BthFlags,
+  type BthValue,
+  bthAckReq,
+  bthBecn,
+  bthDestQp,
+  bthFecn,
+  bthMigReq,
+  bthOpcode,
+  bthPad,
+  bthPkey,
+  bthPsn,
+  bthSolicited,
+  bthTver,
+  decodeBth,
+  encodeBth,
+  writeBth,
+} from './headers/bth.ts';
+export {
+  DETH_BYTES,
+  type DethValue,
+  decodeDeth,
+  decodeRdeth,
+  decodeXrceth,
+  dethQkey,
+  dethSrcQp,
+  encodeDeth,
+  encodeRdeth,
+  encodeXrceth,
+  RDETH_BYTES,
+  type RdethValue,
+  rdethEeContext,
+  writeDeth,
+  writeRdeth,
+  writeXrceth,
+  XRCETH_BYTES,
+  type XrcethValue,
+  xrcethSrq,
+} from './headers/datagram.ts';
+export {
+  decodeReth,
+  encodeReth,
+  RETH_BYTES,
+  type RethValue,
+  rethLength,
+  rethRkey,
+  rethVaHigh,
+  rethVaLow,
+  writeReth,
+} from './headers/reth.ts';
+export {
+  decodeFeth,
+  encodeFeth,
+  FETH_BYTES,
+  type FethValue,
+  FlushPlacement,
+  FlushSelectivity,
+  fethPlacement,
+  fethSelectivity,
+  IETH_BYTES,
+  IMM_DT_BYTES,
+  iethRkey,
+  immDt,
+  writeFeth,
+  writeIeth,
+  writeImmDt,
+} from './headers/small.ts';
+export {
+  RENDEZVOUS_BYTES,
+  rvhLength,
+  rvhRkey,
+  rvhVaHigh,
+  rvhVaLow,
+  TMH_BYTES,
+  TmhOpcode,
+  tmhData,
+  tmhOpcode,
+  tmhTagHigh,
+  tmhTagLow,
+} from './headers/tag-matching.ts';
+export {
+  ICRC_BYTES,
+  ICRC_START,
+  IP_MAY_FRAGMENT,
+  icrcBth,
+  icrcFinish,
+  icrcGrh,
+  icrcIpUdp,
+  icrcOfIpId,
+  icrcOfRxeFlush,
+  icrcScatter,
+  icrcV1,
+  icrcV2,
+  readIcrc,
+  solveIpId,
+  verifyIcrc,
+  writeIcrc,
+} from './icrc.ts';
+export {
+  type CmEnvelope,
+  type CmFields,
+  type CmInput,
+  type CmMessage,
+  type CmParseResult,
+  cmFieldsAt,
+  cmNameAt,
+  decodeCm,
+  encodeCm,
+} from './mad/cm.ts';
 export { CM_LAYOUTS, CmAttribute, type CmName } from './mad/cm-layouts.ts';
-export * from './mad/cm-values.ts';
-export * from './mad/describe.ts';
+export {
+  CmAprStatus,
+  CmExtendedTransport,
+  CmMraMessage,
+  CmRejMessage,
+  CmRejReason,
+  CmSidrStatus,
+  CmTransport,
+} from './mad/cm-values.ts';
+export {
+  CM_TITLES,
+  type CmFieldText,
+  cmFieldTexts,
+  describeCm,
+  rejectReason,
+  serviceName,
+  sidrStatus,
+} from './mad/describe.ts';
 export type { Field, FieldKind, ValuesOf } from './mad/field.ts';
-export * from './mad/ip-cm.ts';
-export * from './mad/mad.ts';
-export * from './mtu.ts';
-export * from './network.ts';
-export * from './opcodes.ts';
-export * from './packet.ts';
-export * from './pause.ts';
-export * from './port.ts';
-export * from './psn.ts';
-export * from './random.ts';
-export * from './timers.ts';
+export {
+  decodeIpCmHeader,
+  encodeIpCmHeader,
+  hasIpCmHeader,
+  IP_CM_HEADER_BYTES,
+  IpCmHeader,
+  type IpCmHeaderValue,
+  ipCmServiceId,
+  PortSpace,
+  parseIpCmServiceId,
+} from './mad/ip-cm.ts';
+export {
+  CM_CLASS,
+  CM_CLASS_VERSION,
+  decodeMadHeader,
+  encodeMadHeader,
+  GSI_QKEY,
+  GSI_QPN,
+  MAD_BYTES,
+  MAD_HEADER_BYTES,
+  MadHeader,
+  type MadHeaderValue,
+  MadMethod,
+} from './mad/mad.ts';
+export {
+  MTU_OVERHEAD_BYTES,
+  mtuBytesToEnum,
+  mtuEnumToBytes,
+  PATH_MTUS,
+  type PathMtu,
+  pathMtuForInterface,
+} from './mtu.ts';
+export {
+  decodeEthernet,
+  decodeIpv4,
+  decodeIpv6,
+  decodeUdp,
+  ECN_CE,
+  ECN_MASK,
+  ETHERNET_BYTES,
+  type EthernetValue,
+  EtherType,
+  encodeEthernet,
+  encodeIpv4,
+  encodeIpv6,
+  encodeUdp,
+  IPV6_BYTES,
+  IpProtocol,
+  type Ipv4Value,
+  type Ipv6Value,
+  internetChecksum,
+  isVlan,
+  UDP_BYTES,
+  type UdpValue,
+  udpChecksum,
+  VLAN_BYTES,
+} from './network.ts';
+export {
+  EXTENSION_BYTES,
+  type ExtensionName,
+  OPCODES,
+  Opcode,
+  type OpcodeInfo,
+  type OpcodeName,
+  OperationBits,
+  type OperationName,
+  opcodeInfo,
+  Transport,
+  type TransportName,
+} from './opcodes.ts';
+export {
+  FrameType,
+  type Packet,
+  type ParseOptions,
+  type ParseReason,
+  type ParseResult,
+  parseFrame,
+} from './packet.ts';
+export {
+  buildPfc,
+  describePause,
+  MAC_CONTROL,
+  PAUSE_QUANTUM_BITS,
+  PauseOpcode,
+  PauseValue,
+  readPause,
+} from './pause.ts';
+export {
+  flowLabelForCm,
+  flowLabelFromQpns,
+  ROCE_UDP_PORT,
+  SOURCE_PORT_MIN,
+  sourcePortForConnection,
+  sourcePortForUd,
+  sourcePortFromFlowLabel,
+} from './port.ts';
+export { PSN_MASK, psnAdd, psnDiff, psnLessOrEqual, psnLessThan } from './psn.ts';
+export { createRandom, type Random } from './random.ts';
+export {
+  ackTimeoutCodeFor,
+  ackTimeoutMicroseconds,
+  rnrTimerCodeFor,
+  rnrTimerMicroseconds,
+} from './timers.ts';

@@ -23,7 +23,10 @@ export interface AethValue {
   msn: number;
 }
 
-export const decodeAeth = (b: Uint8Array, o: number): AethValue => ({ syndrome: b[o], msn: u24(b, o + 1) });
+export const decodeAeth = (b: Uint8Array, o: number): AethValue => ({
+  syndrome: aethSyndrome(b, o),
+  msn: aethMsn(b, o),
+});
 
 export const encodeAeth = (b: Uint8Array, o: number, value: AethValue): void =>
   writeAeth(b, o, checked('AETH syndrome', value.syndrome, 8), checked('AETH msn', value.msn, 24));

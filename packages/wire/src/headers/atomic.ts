@@ -2,7 +2,7 @@
  * The headers of atomic operations: AtomicETH in COMPARE SWAP and FETCH ADD (IBTA vol 1 §9.3.4),
  * AtomicAckETH in their ATOMIC ACKNOWLEDGE (§9.5.2). 64-bit fields are read and written as two words.
  */
-import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
+import { checked, checked64, highWord, lowWord, setU32, u32, wide } from '../bytes.ts';
 
 export const ATOMIC_ETH_BYTES = 28;
 
@@ -45,17 +45,19 @@ export interface AtomicEthValue {
 }
 
 export const decodeAtomicEth = (b: Uint8Array, o: number): AtomicEthValue => ({
-  va: u64(b, o),
-  rkey: u32(b, o + 8),
-  swapAdd: u64(b, o + 12),
-  compare: u64(b, o + 20),
+  va: wide(atomicEthVaHigh(b, o), atomicEthVaLow(b, o)),
+  rkey: atomicEthRkey(b, o),
+  swapAdd: wide(atomicEthSwapAddHigh(b, o), atomicEthSwapAddLow(b, o)),
+  compare: wide(atomicEthCompareHigh(b, o), atomicEthCompareLow(b, o)),
 });
 
 export function encodeAtomicEth(b: Uint8Array, o: number, value: AtomicEthValue): void {
-  setU64(b, o, checked64('AtomicETH va', value.va));
-  setU32(b, o + 8, checked('AtomicETH rkey', value.rkey, 32));
-  setU64(b, o + 12, checked64('AtomicETH swapAdd', value.swapAdd));
-  setU64(b, o + 20, checked64('AtomicETH compare', value.compare));
+  const va = checked64('AtomicETH va', value.va);
+  const rkey = checked('AtomicETH rkey', value.rkey, 32);
+  const swapAdd = checked64('AtomicETH swapAdd', value.swapAdd);
+  const compare = checked64('AtomicETH compare', value.compare);
+  const operands = [highWord(swapAdd), lowWord(swapAdd), highWord(compare), lowWord(compare)] as const;
+  writeAtomicEth(b, o, highWord(va), lowWord(va), rkey, ...operands);
 }
 
 export const ATOMIC_ACK_ETH_BYTES = 8;
@@ -74,7 +76,11 @@ export interface AtomicAckEthValue {
   original: bigint;
 }
 
-export const decodeAtomicAck = (b: Uint8Array, o: number): AtomicAckEthValue => ({ original: u64(b, o) });
+export const decodeAtomicAck = (b: Uint8Array, o: number): AtomicAckEthValue => ({
+  original: wide(atomicAckHigh(b, o), atomicAckLow(b, o)),
+});
 
-export const encodeAtomicAck = (b: Uint8Array, o: number, value: AtomicAckEthValue): void =>
-  setU64(b, o, checked64('AtomicAckETH original', value.original));
+export function encodeAtomicAck(b: Uint8Array, o: number, value: AtomicAckEthValue): void {
+  const original = checked64('AtomicAckETH original', value.original);
+  writeAtomicAck(b, o, highWord(original), lowWord(original));
+}

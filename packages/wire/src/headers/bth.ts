@@ -6,10 +6,11 @@
  *     5 destination QP   8 AckReq 0x80, seven reserved bits   9 PSN
  *
  * As in every file of this folder: the view (functions that read or write a field of the bytes in place and allocate
- * nothing), and the plain value. `o` is the offset of the header. The offsets are literals because V8 then inlines a
- * packet's accessors: with offsets read from a table, parsing and writing a BTH, RETH and AETH took 2.8 times as long.
+ * nothing), and the plain value. `o` is the offset of the header. An offset is a literal of the accessor and of the writer,
+ * by which the value is read and written, because V8 then inlines a packet's accessors: with offsets read from a table, parsing and
+ * writing a BTH, RETH and AETH took 2.8 times as long, with constants of the file 1.1 times.
  */
-import { checked, setU16, setU24, setU32, u16, u24 } from '../bytes.ts';
+import { checked, setU16, setU32, u16, u24 } from '../bytes.ts';
 
 export const BTH_BYTES = 12;
 
@@ -78,7 +79,7 @@ export interface BthValue {
 
 export function decodeBth(b: Uint8Array, o: number): BthValue {
   return {
-    opcode: b[o],
+    opcode: bthOpcode(b, o),
     solicited: bthSolicited(b, o) === 1,
     migReq: bthMigReq(b, o) === 1,
     pad: bthPad(b, o),
@@ -96,15 +97,16 @@ export function decodeBth(b: Uint8Array, o: number): BthValue {
 
 /** @throws RangeError for a value that does not fit its field, as every `encode…` here */
 export function encodeBth(b: Uint8Array, o: number, value: BthValue): void {
-  b[o] = checked('BTH opcode', value.opcode, 8);
-  b[o + 1] =
+  const flags =
     (value.solicited ? BthFlags.SOLICITED : 0) |
     (value.migReq ? BthFlags.MIG_REQ : 0) |
     (checked('BTH pad', value.pad, 2) << BTH_PAD_SHIFT) |
     checked('BTH tver', value.tver, 4);
-  setU16(b, o + 2, checked('BTH pkey', value.pkey, 16));
+  const opcode = checked('BTH opcode', value.opcode, 8);
+  const pkey = checked('BTH pkey', value.pkey, 16);
+  const destQp = checked('BTH destQp', value.destQp, 24);
+  writeBth(b, o, opcode, flags, pkey, destQp, checked('BTH psn', value.psn, 24));
+  // Bits that the writer leaves 0.
   b[o + 4] = (value.fecn ? 0x80 : 0) | (value.becn ? 0x40 : 0) | checked('BTH reserved6', value.reserved6, 6);
-  setU24(b, o + 5, checked('BTH destQp', value.destQp, 24));
   b[o + 8] = (value.ackReq ? 0x80 : 0) | checked('BTH reserved7', value.reserved7, 7);
-  setU24(b, o + 9, checked('BTH psn', value.psn, 24));
 }

@@ -2,7 +2,7 @@
  * Headers that name the queue pairs or contexts of a packet: DETH of UD and RD (IBTA vol 1
  * §9.3.2), RDETH of RD (§9.3.1) and XRCETH (annex A14).
  */
-import { checked, setU24, setU32, u24, u32 } from '../bytes.ts';
+import { checked, setU32, u24, u32 } from '../bytes.ts';
 
 export const DETH_BYTES = 8;
 
@@ -22,15 +22,15 @@ export interface DethValue {
 }
 
 export const decodeDeth = (b: Uint8Array, o: number): DethValue => ({
-  qkey: u32(b, o),
+  qkey: dethQkey(b, o),
   reserved: b[o + 4],
-  srcQp: u24(b, o + 5),
+  srcQp: dethSrcQp(b, o),
 });
 
 export function encodeDeth(b: Uint8Array, o: number, value: DethValue): void {
-  setU32(b, o, checked('DETH qkey', value.qkey, 32));
+  const srcQp = checked('DETH srcQp', value.srcQp, 24);
+  writeDeth(b, o, checked('DETH qkey', value.qkey, 32), srcQp);
   b[o + 4] = checked('DETH reserved', value.reserved, 8);
-  setU24(b, o + 5, checked('DETH srcQp', value.srcQp, 24));
 }
 
 export const RDETH_BYTES = 4;
@@ -48,12 +48,12 @@ export interface RdethValue {
 
 export const decodeRdeth = (b: Uint8Array, o: number): RdethValue => ({
   reserved: b[o],
-  eeContext: u24(b, o + 1),
+  eeContext: rdethEeContext(b, o),
 });
 
 export function encodeRdeth(b: Uint8Array, o: number, value: RdethValue): void {
+  writeRdeth(b, o, checked('RDETH eeContext', value.eeContext, 24));
   b[o] = checked('RDETH reserved', value.reserved, 8);
-  setU24(b, o + 1, checked('RDETH eeContext', value.eeContext, 24));
 }
 
 export const XRCETH_BYTES = 4;
@@ -70,10 +70,10 @@ export interface XrcethValue {
 
 export const decodeXrceth = (b: Uint8Array, o: number): XrcethValue => ({
   reserved: b[o],
-  srq: u24(b, o + 1),
+  srq: xrcethSrq(b, o),
 });
 
 export function encodeXrceth(b: Uint8Array, o: number, value: XrcethValue): void {
+  writeXrceth(b, o, checked('XRCETH srq', value.srq, 24));
   b[o] = checked('XRCETH reserved', value.reserved, 8);
-  setU24(b, o + 1, checked('XRCETH srq', value.srq, 24));
 }

@@ -1,5 +1,5 @@
 /** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): the remote memory of a WRITE or READ, and its length. */
-import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
+import { checked, checked64, highWord, lowWord, setU32, u32, wide } from '../bytes.ts';
 
 export const RETH_BYTES = 16;
 
@@ -33,13 +33,13 @@ export interface RethValue {
 }
 
 export const decodeReth = (b: Uint8Array, o: number): RethValue => ({
-  va: u64(b, o),
+  va: wide(rethVaHigh(b, o), rethVaLow(b, o)),
   rkey: rethRkey(b, o),
   length: rethLength(b, o),
 });
 
 export function encodeReth(b: Uint8Array, o: number, value: RethValue): void {
-  setU64(b, o, checked64('RETH va', value.va));
-  setU32(b, o + 8, checked('RETH rkey', value.rkey, 32));
-  setU32(b, o + 12, checked('RETH length', value.length, 32));
+  const va = checked64('RETH va', value.va);
+  const rkey = checked('RETH rkey', value.rkey, 32);
+  writeReth(b, o, highWord(va), lowWord(va), rkey, checked('RETH length', value.length, 32));
 }

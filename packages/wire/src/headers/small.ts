@@ -43,7 +43,7 @@ export const decodeFeth = (b: Uint8Array, o: number): FethValue => ({
 });
 
 export function encodeFeth(b: Uint8Array, o: number, value: FethValue): void {
-  const low =
-    (checked('FETH selectivity', value.selectivity, 2) << 4) | checked('FETH placement', value.placement, 4);
-  setU32(b, o, (checked('FETH reserved', value.reserved, 26) << 6) | low);
+  const selectivity = checked('FETH selectivity', value.selectivity, 2);
+  writeFeth(b, o, checked('FETH placement', value.placement, 4), selectivity);
+  setU32(b, o, (checked('FETH reserved', value.reserved, 26) << 6) | u32(b, o));
 }
