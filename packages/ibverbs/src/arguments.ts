@@ -17,6 +17,11 @@ export function integer(name: string, value: number | undefined): number {
   throw invalid(name, described(value), 'an integer');
 }
 
+/** `comp_mask` of a struct that has these members alone, by the names of their bits; EINVAL for another bit. */
+export function checkMask(name: string, mask: number, known = 0, expected = '0'): void {
+  if ((known === 0 ? mask : mask & ~known) !== 0) throw invalid(name, `0x${mask.toString(16)}`, expected);
+}
+
 /** The first `count` structs of a list. */
 export function structs<T extends object>(
   name: string,

@@ -1,5 +1,6 @@
 /** The attributes of a device: ibv_query_device(3), ibv_query_device_ex(3). */
-import { invalid, MAX_RENDEZVOUS_BYTES } from '@node-roce/transport';
+import { MAX_RENDEZVOUS_BYTES } from '@node-roce/transport';
+import { checkMask } from './arguments.ts';
 import {
   IBV_ATOMIC_HCA,
   IBV_DEVICE_MANAGED_FLOW_STEERING,
@@ -40,7 +41,7 @@ export function ibv_query_device_ex(
   attr: Partial<ibv_device_attr_ex>,
 ): Promise<number> {
   return status(() => {
-    if (input?.comp_mask) throw invalid('input.comp_mask', `0x${input.comp_mask.toString(16)}`, '0');
+    checkMask('input.comp_mask', input?.comp_mask || 0);
     const orig_attr = attributes(context);
     const filled: ibv_device_attr_ex = {
       orig_attr,

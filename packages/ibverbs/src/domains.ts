@@ -1,5 +1,6 @@
 /** Thread domains, and parent domains, which add one to a protection domain. */
 import { invalid, RoceError } from '@node-roce/transport';
+import { checkMask } from './arguments.ts';
 import {
   IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
   IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
@@ -92,7 +93,7 @@ export function ibv_alloc_td(context: ibv_context, init_attr: ibv_td_init_attr):
   return pointer(() => {
     checkKind('context', context, ibv_context);
     const { comp_mask = 0 } = given('init_attr', init_attr);
-    if (comp_mask !== 0) throw invalid('init_attr.comp_mask', `0x${comp_mask.toString(16)}`, '0');
+    checkMask('init_attr.comp_mask', comp_mask);
     return new ibv_td(context);
   });
 }
@@ -129,12 +130,8 @@ export function ibv_alloc_parent_domain(
         },
       );
     }
-    if ((comp_mask & ~IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) !== 0)
-      throw invalid(
-        'attr.comp_mask',
-        `0x${comp_mask.toString(16)}`,
-        'IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT',
-      );
+    const known = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    checkMask('attr.comp_mask', comp_mask, known, 'IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT');
     if (pd.context !== context || (td !== null && td.context !== context))
       throw invalid(
         pd.context === context ? 'attr.td' : 'attr.pd',

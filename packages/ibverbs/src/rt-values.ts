@@ -1,5 +1,5 @@
 /** The clock of completion timestamps: ibv_query_rt_values_ex(3). */
-import { invalid } from '@node-roce/transport';
+import { checkMask } from './arguments.ts';
 import { status } from './errno.ts';
 import { given, type ibv_context, verbsOf } from './objects.ts';
 
@@ -19,8 +19,7 @@ export function ibv_query_rt_values_ex(context: ibv_context, values: ibv_values_
   return status(() => {
     verbsOf('context', context);
     const { comp_mask } = given('values', values);
-    if ((comp_mask & ~IBV_VALUES_MASK_RAW_CLOCK) !== 0)
-      throw invalid('values.comp_mask', `0x${comp_mask.toString(16)}`, 'IBV_VALUES_MASK_RAW_CLOCK');
+    checkMask('values.comp_mask', comp_mask, IBV_VALUES_MASK_RAW_CLOCK, 'IBV_VALUES_MASK_RAW_CLOCK');
     if (comp_mask === 0) return;
     const [tv_sec, tv_nsec] = process.hrtime();
     values.raw_clock = { tv_sec, tv_nsec };
