@@ -2,7 +2,9 @@
  * When replies that are owed to peers may wait for the program: one that answers at once has its answer take them along, and the peer
  * gets one batch in place of two.
  */
-import { type TurnTime, UNKNOWN } from './turn-time.ts';
+
+/** A time that is not known, or has not been. */
+export const UNKNOWN = 0;
 
 /** A program that was woken has its answer ready after no more than this, µs, or what is owed to peers leaves before it is woken. */
 const PROMPT_MICROSECONDS = 100;
@@ -31,8 +33,9 @@ export class Patience {
   /** How often requests of sources came soon after packets, since a reply was owed and none came. */
   #answers = 0;
 
-  constructor({ cells }: TurnTime) {
-    this.#time = cells;
+  /** @param time the time of the pump's turn, µs, first */
+  constructor(time: Float64Array) {
+    this.#time = time;
   }
 
   /** A completion woke the program in this thread. */

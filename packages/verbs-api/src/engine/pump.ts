@@ -10,12 +10,11 @@
  * descriptor, with the next deadline. An adapter with nothing to do takes no CPU.
  */
 import type { Link } from '@node-roce/link';
-import { type Adapter, Ring, RxBatch, TxBatch } from '@node-roce/transport';
+import { type Adapter, type Clock, Ring, RxBatch, TxBatch } from '@node-roce/transport';
 import { type Diagnostics, Listening } from '../diagnostics.ts';
 import { clock } from './clock.ts';
-import { Patience } from './patience.ts';
+import { Patience, UNKNOWN } from './patience.ts';
 import { type Attached, Next, Serving, type WorkSource } from './serving.ts';
-import { TurnTime } from './turn-time.ts';
 
 /** Batches received in one turn, so that transmission and the application are not starved. */
 const RECEIVE_BATCHES = 8;
@@ -65,16 +64,25 @@ const FEW_PACKETS = 8;
  */
 const MANY_PACKETS = 32;
 
+/** Index behind the time of the turn: 0 if the link received all there was. */
+const MORE = 1;
+
 /** The run loop: receive, advance, transmit, then sleep until the next wake. */
 export class Pump {
   /** Looked at in each turn, after the adapter. */
   companion: Companion | undefined;
   readonly #adapter: Adapter;
-  readonly #time: TurnTime;
+  /**
+   * The time of the turn at hand, µs. The link writes it where it can, since V8 allocates each number with a fraction that
+   * a function returns; `#tick` does so where it can't, or has not been called.
+   */
+  readonly #time = new Float64Array(new SharedArrayBuffer(16));
+  /** The adapter's: set whenever `#time` was. */
+  readonly #clock: Clock;
   /** When what is owed may wait. */
-  readonly #patience: Patience;
-  /** Programs in other processes. */
-  readonly #serving: Serving;
+  readonly #patience = new Patience(this.#time);
+  /** Programs in other processes, from the first on. */
+  #serving: Serving | undefined;
   readonly #link: Link;
   readonly #diagnostics: Diagnostics;
   readonly #doorbells: Ring;
@@ -105,9 +113,7 @@ export class Pump {
 
   constructor(adapter: Adapter, link: Link, diagnostics: Diagnostics) {
     this.#adapter = adapter;
-    this.#time = new TurnTime(adapter.clock);
-    this.#patience = new Patience(this.#time);
-    this.#serving = new Serving(this.#time);
+    this.#clock = adapter.clock;
     this.#link = link;
     this.#diagnostics = diagnostics;
     this.#doorbells = new Ring(adapter.doorbells);
@@ -120,7 +126,7 @@ export class Pump {
   wake(): void {
     if (this.#closed || this.#immediate !== undefined) return;
     // The turn that took a source's requests sends them, and `#serve` looks at what is left: no iteration of the loop for it.
-    if (this.#turning && this.#serving.active) return;
+    if (this.#turning && this.#serving?.active) return;
     this.#lastTraffic = clock();
     this.#poll();
   }
@@ -135,23 +141,36 @@ export class Pump {
 
   /** Looks at a source in each turn from now on. */
   attach(source: WorkSource): Attached {
-    this.#serving.add(source);
+    this.#serving ??= new Serving(this.#time);
+    const serving = this.#serving;
+    serving.add(source);
     this.wake();
     return {
       wake: () => {
         // Not by `wake`: to poll in the next iteration of the loop would cost the time of an iteration.
         if (this.#closed || this.#turning) return;
-        this.#time.tick();
-        this.#lastTraffic = this.#time.cells[0];
+        this.#tick();
+        this.#lastTraffic = this.#time[0];
         this.#run();
       },
       settle: () => this.settle(),
-      detach: () => this.#serving.remove(source),
+      detach: () => serving.remove(source),
     };
   }
 
+  #tick(): void {
+    this.#time[0] = performance.now() * 1000;
+    this.#clock[0] = this.#time[0];
+  }
+
+  /** The link was called, and has written the time if it can. */
+  #timed(): void {
+    if (this.#time[0] === UNKNOWN) this.#tick();
+    else this.#clock[0] = this.#time[0];
+  }
+
   #take(): void {
-    if (this.#serving.take()) this.#patience.posted = true;
+    if (this.#serving?.take()) this.#patience.posted = true;
   }
 
   /**
@@ -175,7 +194,7 @@ export class Pump {
         if (this.#adapter.isDue) this.#adapter.advance();
       }
       if (this.#adapter.usesFrames) this.#adapter.runFrames();
-      this.companion?.run(this.#time.cells[0]);
+      this.companion?.run(this.#time[0]);
       if (this.#patience.owing) {
         this.#tell();
         return true;
@@ -193,18 +212,18 @@ export class Pump {
   #payOwed(polled: Ring | undefined): void {
     const patience = this.#patience;
     if (patience.awaitsProgram && polled !== undefined && this.#doorbells.used > 0) {
-      this.#time.tick();
+      this.#tick();
       patience.answered();
     }
     patience.posted = false;
     this.#take();
     if (patience.awaitsSources) {
-      this.#time.tick();
+      this.#tick();
       patience.looked();
     }
     if (patience.owing) {
       patience.owing = false;
-      this.#time.tick();
+      this.#tick();
       patience.paid(this.#send() && !patience.posted);
     }
     patience.receives();
@@ -231,14 +250,15 @@ export class Pump {
     const time = this.#time;
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
-      time.clear();
-      const count = this.#link.receive(this.#rx, time.cells);
-      time.timed();
+      time[0] = UNKNOWN;
+      time[MORE] = 1;
+      const count = this.#link.receive(this.#rx, time);
+      this.#timed();
       if (count === 0) return true;
-      const emptied = time.emptied && count < FEW_PACKETS;
+      const emptied = time[MORE] === 0 && count < FEW_PACKETS;
       this.#received = true;
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
-      const now = time.cells[0];
+      const now = time[0];
       if (this.#adapter.isDue) {
         const took = Math.max(now - this.#lastBatch, BATCH_MIN_MICROSECONDS);
         this.#waited += Math.min(took, BATCH_MAX_MICROSECONDS);
@@ -247,7 +267,7 @@ export class Pump {
       // A packet that answers what was posted is here: what was posted has to be there before it.
       this.#take();
       this.#adapter.receive(this.#rx);
-      const { active } = this.#serving;
+      const active = this.#serving?.active === true;
       if (active) this.#patience.came();
       const waits = this.#patience.waits(emptied) || (polled !== undefined && polled.used > 0);
       if (early && waits) {
@@ -280,18 +300,18 @@ export class Pump {
   #sendAll(): void {
     this.#take();
     this.#patience.owing = false;
-    this.#time.tick();
+    this.#tick();
     this.#send();
   }
 
   /** At the time of the turn. */
   #send(): boolean {
-    const { cells } = this.#time;
+    const time = this.#time;
     const { count } = this.#tx;
     let any = false;
     if (count > 0 && !this.#flush()) return false;
-    const end = cells[0] + SEND_MICROSECONDS;
-    for (let i = 0; i < SEND_BATCHES && cells[0] < end && this.#adapter.wantsToSend; i++) {
+    const end = time[0] + SEND_MICROSECONDS;
+    for (let i = 0; i < SEND_BATCHES && time[0] < end && this.#adapter.wantsToSend; i++) {
       if (this.#adapter.transmit(this.#tx) === 0) return any;
       any = true;
       if (!this.#flush()) return any;
@@ -303,9 +323,9 @@ export class Pump {
   #flush(): boolean {
     const tx = this.#tx;
     const from = this.#taken;
-    this.#time.clear();
-    this.#taken = this.#link.send(tx, from, this.#time.cells);
-    this.#time.timed();
+    this.#time[0] = UNKNOWN;
+    this.#taken = this.#link.send(tx, from, this.#time);
+    this.#timed();
     if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.sent(tx, from, this.#taken);
     if (this.#taken < tx.count) {
       if (!this.#blocked) this.#link.wantWrite(true);
@@ -322,16 +342,16 @@ export class Pump {
 
   #run(): void {
     if (this.#closed) return;
-    if (this.#serving.active) {
-      this.#serve();
+    if (this.#serving?.active) {
+      this.#serve(this.#serving);
       return;
     }
-    const { cells } = this.#time;
+    const time = this.#time;
     this.#patience.loops();
     const busy = this.turn();
     this.#patience.looped();
-    if (busy) this.#lastTraffic = cells[0];
-    const isQuiet = !busy && cells[0] - this.#lastTraffic >= POLL_MICROSECONDS;
+    if (busy) this.#lastTraffic = time[0];
+    const isQuiet = !busy && time[0] - this.#lastTraffic >= POLL_MICROSECONDS;
     if (isQuiet && !this.#sends) this.#sleep();
     else this.#poll();
   }
@@ -342,16 +362,16 @@ export class Pump {
   }
 
   /** Turns for programs in other processes, between which those run that wait for this processor. */
-  #serve(): void {
-    const { cells } = this.#time;
+  #serve(serving: Serving): void {
+    const time = this.#time;
     for (let i = 0; i < SERVING_TURNS; i++) {
       const busy = this.turn();
       if (this.#closed) return;
-      if (busy) this.#lastTraffic = cells[0];
+      if (busy) this.#lastTraffic = time[0];
       const sends = this.#sends;
       const more = !this.#patience.owing && (!this.#drained || sends);
-      const isQuiet = !busy && !sends && cells[0] - this.#lastTraffic >= SERVING_MICROSECONDS;
-      const next = this.#serving.turned(more, isQuiet);
+      const isQuiet = !busy && !sends && time[0] - this.#lastTraffic >= SERVING_MICROSECONDS;
+      const next = serving.turned(more, isQuiet);
       if (next === Next.SLEEP) {
         this.#sleep();
         return;
@@ -375,7 +395,7 @@ export class Pump {
     if (this.#closed) return;
     // A doorbell from now on has to wake this loop; one that just rang is answered.
     const rang = this.#doorbells.sleep(this.#doorbells.consumer);
-    if (this.#serving.sleep() || rang) {
+    if (this.#serving?.sleep() || rang) {
       this.#poll();
       return;
     }

@@ -1,6 +1,6 @@
 /** Programs in other processes: they post through shared memory, and may want the processor that this thread runs on. */
 import { Posted, type PostedCode, Waiting, type WaitingCode } from '@node-roce/transport';
-import { type TurnTime, UNKNOWN } from './turn-time.ts';
+import { UNKNOWN } from './patience.ts';
 
 /**
  * A yield that took longer, µs, went to a thread that computes and does not yield. Where such yields take so much, µs, of so long, that is a
@@ -53,8 +53,9 @@ export class Serving {
   #longYields = 0;
   #longSince = 0;
 
-  constructor({ cells }: TurnTime) {
-    this.#time = cells;
+  /** @param time the time of the pump's turn, µs, first */
+  constructor(time: Float64Array) {
+    this.#time = time;
   }
 
   get active(): boolean {
