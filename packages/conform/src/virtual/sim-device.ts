@@ -1,5 +1,11 @@
 /** A simulated adapter as a device under test: any `SimDevice`, or one `Endpoint` a connection. */
-import { type ConnectionOptions, type Endpoint, type EndpointFactory, ModelAccess, type SimDevice } from '@node-roce/sim';
+import {
+  type ConnectionOptions,
+  type Endpoint,
+  type EndpointFactory,
+  ModelAccess,
+  type SimDevice,
+} from '@node-roce/sim';
 import { gidFromText } from '@node-roce/wire';
 import {
   type ConnectionSpec,
