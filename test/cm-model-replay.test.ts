@@ -4,10 +4,9 @@
  */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { type CmMessage, CmModel, decodeCm } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';
 import { otherSide, readDatagrams, type Side } from './model-replay/trace.ts';
-import { CmModel } from './sim/cm-model/cm.ts';
-import { type CmMessage, decodeCm } from './sim/cm-model/mad.ts';
 
 const folder = join(import.meta.dirname, 'fixtures/captures');
 const names = readdirSync(folder)

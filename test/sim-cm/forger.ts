@@ -1,6 +1,6 @@
 /** Messages of a stranger: ids that are almost right, or right ones in a state where they mean nothing. None changes anything. */
 import type { Random } from '@node-roce/sim';
-import { encodeCm } from '../sim/cm-model/mad.ts';
+import { encodeCm } from '@node-roce/sim';
 import type { Life } from './life.ts';
 import type { Side } from './sides.ts';
 

@@ -1,7 +1,7 @@
 /** Adapter of the model. */
-import { CmModel } from '../sim/cm-model/cm.ts';
-import type { CmEvent as ModelEvent } from '../sim/cm-model/events.ts';
-import type { CmState } from '../sim/cm-model/states.ts';
+
+import type { CmState, CmEvent as ModelEvent } from '@node-roce/sim';
+import { CmModel } from '@node-roce/sim';
 import {
   ACK_TIMEOUT,
   GIDS,

@@ -1,6 +1,6 @@
 /** Adapter of packages/cm. */
 import { type CmEvent, Connections, type Timing } from '@node-roce/cm';
-import type { CmState } from '../sim/cm-model/states.ts';
+import type { CmState } from '@node-roce/sim';
 import {
   GIDS,
   GUIDS,

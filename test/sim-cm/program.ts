@@ -1,7 +1,5 @@
 /** A program on one side: it connects, accepts, refuses, waits, ends and lets go at random times. */
-import type { Random } from '@node-roce/sim';
-import type { CmMessage } from '../sim/cm-model/mad.ts';
-import type { CmState } from '../sim/cm-model/states.ts';
+import type { CmMessage, CmState, Random } from '@node-roce/sim';
 import type { Life } from './life.ts';
 import { makeSide } from './make-side.ts';
 import type { Side, SideEvent, SideName } from './sides.ts';

@@ -1,5 +1,5 @@
 /** One face for both connection managers: packages/cm, and the model of the state tables. */
-import type { CmState } from '../sim/cm-model/states.ts';
+import type { CmState } from '@node-roce/sim';
 
 export type SideName = 'A' | 'B';
 export type Kind = 'product' | 'model';

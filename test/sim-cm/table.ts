@@ -1,6 +1,6 @@
 /** Comparison of packages/cm with the state tables of the model, message by message and call by call. */
-import type { CmMessage } from '../sim/cm-model/mad.ts';
-import { type CmInput, type CmState, ON_CALL, ON_INPUT, ROLE_OF } from '../sim/cm-model/states.ts';
+import type { CmMessage } from '@node-roce/sim';
+import { type CmInput, type CmState, ON_CALL, ON_INPUT, ROLE_OF } from '@node-roce/sim';
 import type { Life } from './life.ts';
 
 type State = CmState | 'NONE';

@@ -1,6 +1,6 @@
 /** Virtual time and a bad network between two connection managers. */
 import type { Random } from '@node-roce/sim';
-import { type CmMessage, decodeCm } from '../sim/cm-model/mad.ts';
+import { type CmMessage, decodeCm } from '@node-roce/sim';
 import { other, type Side, type SideName } from './sides.ts';
 
 /** Faults of the network, by probability; times in µs. */

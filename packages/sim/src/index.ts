@@ -12,6 +12,12 @@
 // Faults, and the randomness that decides over them; those of links on real sockets, too.
 export { FaultLink, type FaultOptions, type Faults } from '@node-roce/link';
 export { createRandom, type Random } from '@node-roce/wire';
+// The model of the connection manager.
+export { CmModel } from './cm-model/cm.ts';
+export type { CmEvent } from './cm-model/events.ts';
+export type { CmFields } from './cm-model/layouts.ts';
+export { type CmMessage, decodeCm, encodeCm } from './cm-model/mad.ts';
+export { type CmInput, type CmState, ON_CALL, ON_INPUT, ROLE_OF } from './cm-model/states.ts';
 // Matchers.
 export { aeth, bth, describePacket, expectPacket, payload, reth } from './matchers.ts';
 // The model.
