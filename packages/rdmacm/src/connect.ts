@@ -1,7 +1,7 @@
 /** Connections in one call. */
-import { codeMicroseconds, DEFAULT_TIMING } from '@node-roce/cm';
-import { type Device, EventQueue, RoceError } from '@node-roce/verbs-api';
-import { CmRejReason, isIpv4Mapped } from '@node-roce/wire';
+import { type Device, RoceError } from '@node-roce/verbs-api';
+import { isIpv4Mapped } from '@node-roce/wire';
+import { Acceptor } from './acceptor.ts';
 import { gidOf, isAnyAddress, resolveAll, type SocketAddress } from './addresses.ts';
 import { orAborted } from './attempt.ts';
 import { CmId } from './cm-id.ts';
@@ -23,7 +23,6 @@ import {
   type IdOptions,
   PRIVATE_DATA,
 } from './parameters.ts';
-import { Slots } from './slots.ts';
 
 /** The options of an id whose connections carry messages. */
 interface MessageIdOptions extends Omit<IdOptions, 'portSpace' | 'transport'> {
@@ -59,19 +58,9 @@ export interface ListenOptions extends MessageIdOptions, MessageOptions, Connect
   signal?: AbortSignal;
 }
 
-const DEFAULT_BACKLOG = 128;
 const CONNECT_TIMEOUT = 10_000;
 /** With it, `keepAlive` and the ACK timeout find a dead peer within 10 s: 2 s, and 7 times 1.07 s. */
 const RETRY_COUNT = 6;
-/** Our response timeouts that a peer may take to confirm while others wait: time for a repetition of REP. */
-const PATIENCE = 2;
-
-/** A request that is being accepted, and since when (`performance.now`). */
-interface Accepting {
-  done: Promise<void>;
-  since: number;
-}
-
 /** Host and port of `host:port`, `[ipv6]:port`. */
 function parseTarget(target: string): { host: string; port: number } {
   checkTarget(target);
@@ -206,30 +195,18 @@ async function connectTo(
 /** Connections as they come: `for await (const connection of listener)`. Made by `listen`. */
 export class Listener implements AsyncDisposable {
   readonly #id: CmId;
-  readonly #options: ListenOptions;
-  /** Those that nobody has taken: at most `backlog`, with those that are being made. */
-  readonly #connections = new EventQueue<MessageConnection>(Number.POSITIVE_INFINITY);
-  /** Requests that are being accepted, the oldest first. */
-  readonly #accepting = new Map<CmId, Accepting>();
-  /** The request that waits for a place among them. */
-  #next: CmId | undefined;
-  /** A process warning has named the reason why no connection can be made. */
-  #warned = false;
-  readonly #room: Slots;
-  /** Milliseconds after which a peer that has not confirmed gives its place to another one. */
-  readonly #patience: number;
-  readonly #onAbort = () => void this.#end(this.#options.signal?.reason).catch(() => {}); // `close` rejects with it.
-  #ending: Promise<void> | undefined;
+  readonly #acceptor: Acceptor<MessageConnection>;
 
   /** @internal */
   constructor(id: CmId, options: ListenOptions) {
     this.#id = id;
-    this.#options = options;
-    this.#room = new Slots(Math.max(1, options.backlog ?? DEFAULT_BACKLOG));
-    const { responseTimeout } = { ...DEFAULT_TIMING, ...options.timing };
-    this.#patience = (PATIENCE * codeMicroseconds(responseTimeout)) / 1000;
-    options.signal?.addEventListener('abort', this.#onAbort, { once: true });
-    void this.#serve();
+    this.#acceptor = new Acceptor(id, options, {
+      open: (request) => MessageConnection.open(request, messagesOf(options)),
+      accept: async (connection) => {
+        await connection.accept(parametersOf(options), undefined);
+      },
+      discard: (connection) => connection.discard(),
+    });
   }
 
   /** The port. */
@@ -245,9 +222,7 @@ export class Listener implements AsyncDisposable {
   /** The next connection. Rejects with ERR_ROCE_CLOSED once the listener is closed, or with a signal's reason. */
   async accept(options: { signal?: AbortSignal } = {}): Promise<MessageConnection> {
     checkWait(options);
-    const connection = await this.#connections.next(options.signal);
-    this.#room.release(0);
-    return connection;
+    return this.#acceptor.next(options.signal);
   }
 
   /** Connections until the listener is closed; rejects with the reason of its signal. */
@@ -264,104 +239,9 @@ export class Listener implements AsyncDisposable {
     }
   }
 
-  /** Accepts requests as long as there is room for their connections; the others wait in the backlog. */
-  async #serve(): Promise<void> {
-    let reason: unknown = closedError('the device is closed');
-    try {
-      for (;;) {
-        const request = await this.#id.getRequest();
-        this.#next = request;
-        if (!(await this.#place())) {
-          await request.destroy();
-          break;
-        }
-        this.#next = undefined;
-        const done = this.#accept(request).finally(() => this.#accepting.delete(request));
-        this.#accepting.set(request, { done, since: performance.now() });
-      }
-    } catch (error) {
-      reason = error;
-    }
-    await this.#end(reason).catch(() => {}); // `close` rejects with it.
-  }
-
-  /**
-   * Waits for a place; false once the listener is closed. A peer that does not confirm chooses how long it is waited for, and
-   * strangers could hold all places: the oldest such one is given up when another request needs its place.
-   */
-  async #place(): Promise<boolean> {
-    const giveUp = () => {
-      const [oldest] = this.#accepting;
-      if (!oldest || performance.now() - oldest[1].since < this.#patience) return;
-      oldest[0].destroy().catch(() => {}); // `#accept` ends, and releases the place.
-    };
-    if (this.#room.isEmpty) giveUp();
-    const looking = this.#room.isEmpty ? setInterval(giveUp, this.#patience / 8).unref() : undefined;
-    try {
-      return (await this.#room.take()) !== undefined;
-    } finally {
-      clearInterval(looking);
-    }
-  }
-
-  /** A client that goes away meanwhile ends its own attempt, and no other. */
-  async #accept(request: CmId): Promise<void> {
-    try {
-      if (request.request!.translated) {
-        await request.reject(undefined, CmRejReason.INVALID_GID);
-        throw closedError('the address is translated');
-      }
-      const opening = MessageConnection.open(request, messagesOf(this.#options));
-      opening.catch((error: RoceError) => this.#warn(error));
-      const connection = await opening;
-      try {
-        await connection.accept(parametersOf(this.#options), undefined);
-        if (this.#ending) throw closedError('the listener is closed');
-        this.#connections.push(connection);
-      } catch {
-        await connection.discard();
-        this.#room.release(0);
-      }
-    } catch {
-      await request.destroy().catch(() => {});
-      this.#room.release(0);
-    }
-  }
-
-  /** Warns once where the device has no room for a connection: its client is refused, and `accept` waits for the next one. */
-  #warn({ code, message }: RoceError): void {
-    if (this.#warned || this.#ending || code === 'ERR_ROCE_CLOSED' || code === 'ERR_ROCE_DEVICE_FATAL')
-      return;
-    this.#warned = true;
-    process.emitWarning(`the listener at port ${this.port} refuses clients: ${message}`, {
-      type: 'RoceWarning',
-      code: 'ROCE_ACCEPT_FAILED',
-    });
-  }
-
-  #end(reason: unknown): Promise<void> {
-    this.#ending ??= this.#stop(reason);
-    return this.#ending;
-  }
-
-  async #stop(reason: unknown): Promise<void> {
-    this.#options.signal?.removeEventListener('abort', this.#onAbort);
-    this.#room.close();
-    const leaving = [this.#id.destroy()];
-    if (this.#next) leaving.push(this.#next.destroy());
-    for (const [request, { done }] of this.#accepting) leaving.push(request.destroy(), done);
-    for (let left = this.#connections.poll(); left; left = this.#connections.poll())
-      leaving.push(left.discard());
-    try {
-      await Promise.all(leaving);
-    } finally {
-      this.#connections.fail(reason);
-    }
-  }
-
   /** Listens no more. Connections that were accepted go on. */
   close(): Promise<void> {
-    return this.#end(closedError('the listener is closed'));
+    return this.#acceptor.end(closedError('the listener is closed'));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -9,7 +9,6 @@ import {
   type QueuePair,
   RoceError,
 } from '@node-roce/verbs-api';
-import { CmRejReason } from '@node-roce/wire';
 import { agreed, type Sizes, takeSizes, withSizes } from './agreement.ts';
 import { orAborted } from './attempt.ts';
 import type { CmId } from './cm-id.ts';
@@ -89,16 +88,14 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
   #failure: unknown;
   #closing: Promise<void> | undefined;
 
-  /** @internal */
+  /** The objects of an id. Where it rejects, none is left; the id is the caller's. @internal */
   static async open(id: CmId, options: MessageOptions): Promise<MessageConnection> {
     const sizes = { ...DEFAULTS, ...options };
     const made: Made = {};
     try {
       await makeParts(id, sizes, made);
     } catch (error) {
-      if (id.state === 'CONNECT_REQUEST')
-        await id.reject(undefined, CmRejReason.NO_RESOURCES).catch(() => {});
-      await id.destroy();
+      await made.qp?.close().catch(() => {});
       await releaseParts(made);
       throw error;
     }

@@ -1,4 +1,8 @@
-/** Parts of rdma_cm for the device of `roce run`, which has ids of its own: they are those of C programs. */
+/**
+ * Parts of rdma_cm for other packages: for the device of `roce run`, which has ids of its own (they are those of C programs), and for
+ * rsockets, whose listeners accept as those of messages do.
+ */
+export { Acceptor } from './acceptor.ts';
 export {
   gidOf,
   isAnyAddress,

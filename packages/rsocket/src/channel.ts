@@ -99,13 +99,15 @@ export class RsocketChannel implements StreamChannel {
   onProgress = () => {};
   onFailure: (error: unknown) => void = () => {};
 
-  /** Creates the objects of an id that has an address. */
+  /** Creates the objects of an id that has an address. Where it rejects, none is left; the id is the caller's. */
   static async open(id: CmId, options: BufferOptions): Promise<RsocketChannel> {
     const sizes = { ...DEFAULTS, ...options };
     const { device } = id;
     const pd = await device.allocPd();
+    const undo = [() => pd.dealloc()];
     try {
       const cq = await device.createCq(4 * sizes.queue);
+      undo.unshift(() => cq.destroy());
       const qp = await id.createQp(pd, {
         sendCq: cq,
         cap: {
@@ -114,16 +116,19 @@ export class RsocketChannel implements StreamChannel {
           maxSendSge: 2,
         },
       });
-      const memory = (bytes: number) => new Uint8Array(new SharedArrayBuffer(bytes));
-      const remoteWrite = { access: { remoteWrite: true } };
-      const ring = await pd.registerMr(memory(sizes.receiveBuffer), remoteWrite);
-      const sgl = await pd.registerMr(memory(SGL_ENTRIES * SGE_BYTES), remoteWrite);
+      undo.unshift(() => qp.close());
+      const register = async (bytes: number, access = {}) => {
+        const mr = await pd.registerMr(new Uint8Array(new SharedArrayBuffer(bytes)), { access });
+        undo.unshift(() => mr.deregister());
+        return mr;
+      };
+      const ring = await register(sizes.receiveBuffer, { remoteWrite: true });
+      const sgl = await register(SGL_ENTRIES * SGE_BYTES, { remoteWrite: true });
       // Behind the bytes, an announcement for each control message under way.
-      const outbox = await pd.registerMr(memory(sizes.sendBuffer + MAX_CONTROLS * SGE_BYTES));
+      const outbox = await register(sizes.sendBuffer + MAX_CONTROLS * SGE_BYTES);
       return new RsocketChannel({ id, pd, cq, qp, ring, sgl, outbox }, sizes);
     } catch (error) {
-      await id.destroy();
-      await pd.dealloc().catch(() => {});
+      for (const step of undo) await step().catch(() => {});
       throw error;
     }
   }
@@ -382,9 +387,8 @@ export class RsocketChannel implements StreamChannel {
   }
 
   async close(isComplete: boolean): Promise<void> {
-    const { id, qp, cq, pd, ring, sgl, outbox } = this.#parts;
+    const { id } = this.#parts;
     const ignore = () => {};
-    clearInterval(this.#timer);
     let timer: NodeJS.Timeout | undefined;
     const patience = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, this.#sizes.closeTimeout);
@@ -394,6 +398,14 @@ export class RsocketChannel implements StreamChannel {
       if (id.state === 'CONNECTED') await Promise.race([id.disconnect().catch(ignore), patience]);
     }
     clearTimeout(timer);
+    await this.discard();
+  }
+
+  /** Ends it without a wait for the peer, which hears of it all the same. */
+  async discard(): Promise<void> {
+    const { id, qp, cq, pd, ring, sgl, outbox } = this.#parts;
+    const ignore = () => {};
+    clearInterval(this.#timer);
     this.#isClosed = true;
     this.#wake();
     qp.asyncEvents.waive();

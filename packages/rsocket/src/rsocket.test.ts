@@ -5,8 +5,10 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { CmId, connect as connectMessages } from '@node-roce/rdmacm';
-import { describe, expect, test } from 'vitest';
+import { decodeCm } from '@node-roce/wire';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Ends, equip, openEnds } from '../../rdmacm/testing/ends.ts';
+import { header, openTarget, PORT, request } from '../../rdmacm/testing/stranger.ts';
 import { turns } from '../../verbs-api/testing/clock.ts';
 import { Inbound } from './inbound.ts';
 import { connect, createConnection, createServer, listen, type RSocket } from './index.ts';
@@ -123,6 +125,141 @@ test('a peer that writes more than it was given room for is cut off', async () =
   });
 });
 
+describe('a listener', () => {
+  const place = { host: '10.0.0.2', port: 7 };
+  /** Connection data of a stranger, whose address is that of a packet, or another one. */
+  const dataOf = (lastByte: number) => {
+    const own = { addr: 0n, key: 1, length: 2 };
+    const privateData = new Uint8Array(92);
+    privateData.set(header);
+    privateData[19] = lastByte;
+    privateData.set(encodeConnectionData({ isBigEndian: false, credits: 8, sgl: own, buffer: own }), 36);
+    return privateData;
+  };
+  const sentBy = ({ answers }: Awaited<ReturnType<typeof openTarget>>) =>
+    answers().map((bytes) => {
+      const parsed = decodeCm(bytes);
+      return parsed.ok ? parsed.message.name : parsed.reason;
+    });
+
+  test('refuses a request that names another source than it came from', async () => {
+    await using target = await openTarget();
+    await using _server = await listen({ device: target.device, port: PORT });
+    target.send({ ...request(1), privateData: dataOf(77) });
+    await expect.poll(() => sentBy(target)).toEqual(['REJ']);
+  });
+
+  test('closes at once, although a stranger does not confirm', async () => {
+    await using target = await openTarget();
+    const server = await listen({ device: target.device, port: PORT });
+    target.send({ ...request(1), privateData: dataOf(1) });
+    await expect.poll(() => sentBy(target)).toEqual(['REP']);
+    let isClosed = false;
+    const closing = server.close().then(() => {
+      isClosed = true;
+    });
+    await turns(500);
+    expect(isClosed).toBe(true);
+    await closing;
+  });
+
+  test('makes as many connections as its backlog, until the program takes one', async () => {
+    await using ends = await openEnds();
+    await using server = await listen({ device: ends.b, port: 7, ...SMALL, backlog: 2 });
+    const clients: Promise<unknown>[] = [];
+    let connected = 0;
+    for (let i = 0; i < 4; i++) {
+      const connecting = connect({ device: ends.a, ...place, ...SMALL });
+      const counted = connecting.then((socket) => {
+        connected++;
+        socket.on('error', () => {}).resume();
+      });
+      clients.push(counted);
+      await turns();
+    }
+    expect(connected).toBe(2);
+    const sockets = [await server.accept(), await server.accept()];
+    await turns(500);
+    expect(connected).toBe(4);
+    await Promise.all(clients);
+    for (const socket of sockets) socket.on('error', () => {}).destroy();
+  });
+
+  test('keeps a client that leaves before the program takes it from being an uncaught error', async () => {
+    await using ends = await openEnds();
+    const server = await listen({ device: ends.b, port: 7, ...SMALL });
+    const client = await connect({ device: ends.a, ...place, ...SMALL });
+    client.destroy();
+    await once(client, 'close');
+    await turns(200);
+    const socket = await server.accept();
+    expect((await once(socket, 'error'))[0]).toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+    await server.close();
+  });
+
+  test('ends with its signal, and the sockets that were taken go on', async () => {
+    await using ends = await openEnds();
+    const controller = new AbortController();
+    const server = await listen({ device: ends.b, port: 7, ...SMALL, signal: controller.signal });
+    const client = await connect({ device: ends.a, ...place, ...SMALL });
+    const socket = await server.accept();
+    const next = expect(server.accept()).rejects.toThrow('enough');
+    controller.abort(new Error('enough'));
+    await next;
+    await expect(connect({ device: ends.a, ...place })).rejects.toMatchObject({
+      code: 'ERR_ROCE_CM_REFUSED',
+    });
+    client.end('still here');
+    expect(`${await buffer(socket)}`).toBe('still here');
+    client.resume();
+    await Promise.all([client, socket].map((each) => (each.closed ? undefined : once(each, 'close'))));
+    await expect(listen({ device: ends.b, port: 8, signal: AbortSignal.abort() })).rejects.toThrow('abort');
+  });
+
+  test('goes on where the function of a socket has thrown', async () => {
+    await using ends = await openEnds();
+    const thrown: unknown[] = [];
+    const others = process.rawListeners('uncaughtException') as NodeJS.UncaughtExceptionListener[];
+    process.removeAllListeners('uncaughtException').on('uncaughtException', (error) => thrown.push(error));
+    onTestFinished(() => {
+      process.removeAllListeners('uncaughtException');
+      for (const each of others) process.on('uncaughtException', each);
+    });
+    const sockets: RSocket[] = [];
+    await using _server = await createServer({ device: ends.b, port: 7, ...SMALL }, (socket) => {
+      sockets.push(socket);
+      if (sockets.length === 1) throw new Error('not today');
+    });
+    const clients = [
+      await connect({ device: ends.a, ...place, ...SMALL }),
+      await connect({ device: ends.a, ...place, ...SMALL }),
+    ];
+    await turns(100);
+    expect([sockets.length, thrown]).toEqual([2, [new Error('not today')]]);
+    for (const each of [...clients, ...sockets]) each.on('error', () => {}).destroy();
+  });
+
+  test('refuses a client for whose objects there is no room, and leaves nothing of them', async () => {
+    await using ends = await openEnds(1024, 1024, { limits: { maxMr: 2, maxCq: 2 } });
+    await using _server = await listen({ device: ends.b, port: 7, ...SMALL });
+    const warned = once(process, 'warning');
+    for (let i = 0; i < 5; i++) {
+      const own = connect({ device: ends.a, ...place, ...SMALL });
+      await expect(own).rejects.toMatchObject({ code: 'ERR_ROCE_LIMIT' });
+      await using id = new CmId({ device: ends.a });
+      await id.resolveAddr(place);
+      await id.resolveRoute();
+      const pd = await id.device.allocPd();
+      await id.createQp(pd, { sendCq: await id.device.createCq(4) });
+      await expect(id.connect()).rejects.toMatchObject({ reason: 'NO_RESOURCES' });
+      const { sendCq } = id.qp!;
+      await id.qp!.close();
+      await sendCq!.destroy();
+    }
+    expect((await warned)[0]).toMatchObject({ code: 'ROCE_ACCEPT_FAILED' });
+  });
+});
+
 test('http with an agent that keeps sockets: each of 300 answers is its request’s', async () => {
   const service = http.createServer((request, response) => {
     request.pipe(response);
@@ -149,6 +286,21 @@ test('http with an agent that keeps sockets: each of 300 answers is its request�
   agent.destroy();
   service.closeAllConnections();
   await listener.close();
+});
+
+test('`timeout` is that of the socket, as with node:net, and options of ids are its ids’', async () => {
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL });
+  const socket = createConnection({ device: ends.a, host: '10.0.0.2', port: 7, timeout: 20, ...SMALL });
+  await once(socket, 'timeout');
+  expect(socket.timeout).toBe(20);
+  const taken = await server.accept();
+  for (const each of [socket, taken]) each.on('error', () => {}).destroy();
+  const refused = createConnection({ device: ends.a, host: '10.0.0.2', port: 7, timing: { maxRetries: 99 } });
+  expect((await once(refused, 'error'))[0]).toMatchObject({
+    errno: 'EINVAL',
+    attribute: 'timing.maxRetries',
+  });
 });
 
 test.each([

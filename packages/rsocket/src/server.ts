@@ -1,22 +1,32 @@
 /** A listener of rsockets. */
-import type { CmId, StreamOptions } from '@node-roce/rdmacm';
-import { EventQueue, type RoceError } from '@node-roce/verbs-api';
+import type { CmId, IdOptions, StreamOptions } from '@node-roce/rdmacm';
+import { Acceptor } from '@node-roce/rdmacm/parts';
+import { RoceError } from '@node-roce/verbs-api';
 import { type BufferOptions, RsocketChannel } from './channel.ts';
 import { RSocket } from './socket.ts';
+
+/** What a listener does with its requests. */
+interface ServerOptions extends Pick<IdOptions, 'timing'> {
+  backlog?: number | undefined;
+  signal?: AbortSignal | undefined;
+}
 
 /** Sockets as they come: `for await (const socket of server)`. Made by `listen`. */
 export class RsocketServer implements AsyncDisposable {
   readonly #id: CmId;
-  readonly #options: BufferOptions & StreamOptions;
-  readonly #sockets = new EventQueue<RSocket>(Number.POSITIVE_INFINITY);
-  readonly #opening = new Set<Promise<void>>();
-  #closing: Promise<void> | undefined;
+  readonly #stream: StreamOptions;
+  /** Of channels: a socket that nobody has taken could report its errors to nobody. */
+  readonly #acceptor: Acceptor<RsocketChannel>;
 
   /** @internal */
-  constructor(id: CmId, options: BufferOptions & StreamOptions) {
+  constructor(id: CmId, sizes: BufferOptions, stream: StreamOptions, limits: ServerOptions) {
     this.#id = id;
-    this.#options = options;
-    void this.#serve();
+    this.#stream = stream;
+    this.#acceptor = new Acceptor(id, limits, {
+      open: (request) => RsocketChannel.open(request, sizes),
+      accept: (channel) => channel.accept(),
+      discard: (channel) => channel.discard(),
+    });
   }
 
   /** The port. */
@@ -24,62 +34,30 @@ export class RsocketServer implements AsyncDisposable {
     return this.#id.localAddress!.port;
   }
 
-  async #serve(): Promise<void> {
-    let reason: unknown;
-    try {
-      for await (const request of this.#id) {
-        const opening = this.#accept(request).finally(() => this.#opening.delete(opening));
-        this.#opening.add(opening);
-      }
-    } catch (error) {
-      reason = error;
-    }
-    await Promise.all(this.#opening);
-    this.#sockets.fail(reason ?? new Error('the server is closed'));
+  /** The next socket. Rejects with ERR_ROCE_CLOSED once the server is closed, or with a signal's reason. */
+  async accept(options: { signal?: AbortSignal } = {}): Promise<RSocket> {
+    return new RSocket(await this.#acceptor.next(options.signal), this.#stream);
   }
 
-  /** A client that is no rsocket, or goes away meanwhile, ends its own attempt. */
-  async #accept(request: CmId): Promise<void> {
-    let channel: RsocketChannel | undefined;
-    try {
-      channel = await RsocketChannel.open(request, this.#options);
-      await channel.accept();
-      if (this.#closing) await channel.close(false);
-      else this.#sockets.push(new RSocket(channel, this.#options));
-    } catch {
-      await (channel ? channel.close(false) : request.destroy().catch(() => {}));
-    }
-  }
-
-  /** The next socket; rejects once the server is closed. */
-  accept(options: { signal?: AbortSignal } = {}): Promise<RSocket> {
-    return this.#sockets.next(options.signal);
-  }
-
-  /** Sockets until the server is closed. */
+  /** Sockets until the server is closed; rejects with the reason of its signal. */
   async *[Symbol.asyncIterator](): AsyncGenerator<RSocket, void> {
     for (;;) {
       let socket: RSocket;
       try {
         socket = await this.accept();
       } catch (error) {
-        if (this.#closing) return;
-        throw error as RoceError;
+        if ((error as RoceError).code === 'ERR_ROCE_CLOSED') return;
+        throw error;
       }
       yield socket;
     }
   }
 
-  /** Listens no more. Sockets that were taken go on; the others are destroyed. */
+  /** Listens no more. Sockets that were taken go on; the others are disconnected. */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async #close(): Promise<void> {
-    await this.#id.destroy();
-    await Promise.all(this.#opening);
-    for (let socket = this.#sockets.poll(); socket; socket = this.#sockets.poll()) socket.destroy();
+    return this.#acceptor.end(
+      new RoceError('ERR_ROCE_CLOSED', 'the server is closed', { errno: 'ECANCELED' }),
+    );
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -34,7 +34,10 @@ export interface ListenOptions extends CommonOptions {
   port: number;
   /** Our address; all of this machine unless given. */
   address?: string;
+  /** Connections that are being made or wait for `accept`, and as many requests behind them. Default 128. */
   backlog?: number;
+  /** Ends the listener: as `server.close`. Sockets that were taken go on. */
+  signal?: AbortSignal;
 }
 
 const idOptions = ({ device, deviceOptions, ackTimeoutMs, timing }: CommonOptions): IdOptions => ({
@@ -152,21 +155,33 @@ export function createConnection(
     host?: string | null;
     port?: number | string | null;
     keepAlive?: number | boolean;
+    /** As that of `net.connect`: for `socket.setTimeout`. */
+    timeout?: number;
   },
   onConnect?: () => void,
 ): RSocket {
   const { host, port, source, device, deviceOptions, connectTimeout, signal, keepAlive } = options;
+  const { ackTimeoutMs, timing, timeout } = options;
   const attempt = new AbortController();
   // Of an agent's options only those that are ours; its `keepAlive` is that of TCP sockets.
   const own = {
     ...{ host: host ?? 'localhost', port: Number(port ?? 80), source, device, deviceOptions },
-    ...{ connectTimeout, signal, ...bufferOptions({ ...options, keepAlive: undefined }) },
+    ...{
+      connectTimeout,
+      signal,
+      ackTimeoutMs,
+      timing,
+      ...bufferOptions({ ...options, keepAlive: undefined }),
+    },
     ...(typeof keepAlive === 'number' ? { keepAlive } : {}),
   };
   checkConnect(own);
   const opening = open(own, attempt.signal);
-  const connecting = new Connecting(opening, attempt, () => socket.emit('connect'));
+  const connecting = new Connecting(opening, attempt, () => {
+    if (!socket.destroyed) socket.emit('connect');
+  });
   const socket = new RSocket(connecting, streamOptions(options));
+  if (timeout) socket.setTimeout(timeout);
   // The callback of an agent is for sockets that are not returned.
   if (onConnect && onConnect.length === 0) socket.once('connect', onConnect);
   return socket;
@@ -175,7 +190,8 @@ export function createConnection(
 /** Listens at a port. */
 export async function listen(options: ListenOptions): Promise<RsocketServer> {
   checkListen(options);
-  const { port, address, backlog } = options;
+  const { port, address, backlog, signal } = options;
+  signal?.throwIfAborted();
   const id = new CmId(idOptions(options));
   try {
     await id.listen({
@@ -183,11 +199,13 @@ export async function listen(options: ListenOptions): Promise<RsocketServer> {
       ...(address === undefined ? {} : { address }),
       ...(backlog === undefined ? {} : { backlog }),
     });
+    signal?.throwIfAborted();
   } catch (error) {
     await id.destroy();
     throw error;
   }
-  return new RsocketServer(id, { ...bufferOptions(options), ...streamOptions(options) });
+  const { signal: _, ...stream } = streamOptions(options);
+  return new RsocketServer(id, bufferOptions(options), stream, options);
 }
 
 /**
@@ -199,7 +217,16 @@ export async function createServer(
 ): Promise<RsocketServer> {
   const server = await listen(options);
   void (async () => {
-    for await (const socket of server) onSocket(socket);
+    for await (const socket of server) {
+      try {
+        onSocket(socket);
+      } catch (error) {
+        // As of a listener of 'connection': an uncaught exception, and where the program handles that, the next socket comes.
+        process.nextTick(() => {
+          throw error;
+        });
+      }
+    }
   })();
   return server;
 }
