@@ -26,7 +26,7 @@ interface Maker<C> {
   discard(connection: C): Promise<void>;
 }
 
-/** What the program sets of a listener. */
+/** Options of a listener that concern its connections. */
 interface Limits {
   backlog?: number | undefined;
   timing?: Timing | undefined;
@@ -50,7 +50,7 @@ export class Acceptor<C> {
   /** Milliseconds after which a peer that has not confirmed gives its place to another one. */
   readonly #patience: number;
   readonly #signal: AbortSignal | undefined;
-  readonly #onAbort = () => void this.end(this.#signal?.reason).catch(() => {}); // Who calls `end` gets it.
+  readonly #onAbort = () => void this.end(this.#signal?.reason).catch(() => {}); // Callers of `end` get it.
   #ending: Promise<void> | undefined;
 
   /** @param id which listens */
@@ -90,7 +90,7 @@ export class Acceptor<C> {
     } catch (error) {
       reason = error;
     }
-    await this.end(reason).catch(() => {}); // Who calls `end` gets it.
+    await this.end(reason).catch(() => {}); // Callers of `end` get it.
   }
 
   /**

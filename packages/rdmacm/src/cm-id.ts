@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import type { AlternatePath, CmEvent } from '@node-roce/cm';
 import {
   type AddressHandle,
@@ -17,6 +18,7 @@ import { Endpoint } from './endpoint.ts';
 import {
   closedError,
   foreignDomain,
+  hostAndPort,
   PortTakenError,
   portTaken,
   rejectedError,
@@ -653,6 +655,13 @@ export class CmId implements AsyncDisposable {
     id.#attach(number);
     id.#joins();
     return id;
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    const { state, portSpace, localAddress: local, remoteAddress: remote, qp } = this;
+    const ends = `${local ? `, local: ${hostAndPort(local)}` : ''}${remote ? `, remote: ${hostAndPort(remote)}` : ''}`;
+    return `CmId { state: ${state}, portSpace: ${portSpace}${ends}${qp ? `, qpNum: 0x${qp.qpNum.toString(16)}` : ''} }`;
   }
 
   get #isDestroyed(): boolean {

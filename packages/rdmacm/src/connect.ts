@@ -1,4 +1,5 @@
 /** Connections in one call. */
+import { inspect } from 'node:util';
 import { type Device, RoceError } from '@node-roce/verbs-api';
 import { isIpv4Mapped } from '@node-roce/wire';
 import { Acceptor } from './acceptor.ts';
@@ -6,7 +7,7 @@ import { gidOf, isAnyAddress, resolveAll, type SocketAddress } from './addresses
 import { orAborted } from './attempt.ts';
 import { CmId } from './cm-id.ts';
 import { Deadline } from './deadline.ts';
-import { closedError, connectTimeoutError } from './errors.ts';
+import { closedError, connectTimeoutError, hostAndPort } from './errors.ts';
 import { firstOf, inTurns } from './eyeballs.ts';
 import { MessageConnection, type MessageOptions } from './message-connection.ts';
 import {
@@ -246,6 +247,12 @@ export class Listener implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    const { localAddress: at, state } = this.#id;
+    return `Listener { ${at ? `at: ${hostAndPort(at)}, ` : ''}state: ${state} }`;
   }
 }
 

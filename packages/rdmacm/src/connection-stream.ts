@@ -1,6 +1,8 @@
 /** A connection as a Node stream. */
 import { Duplex } from 'node:stream';
+import { inspect } from 'node:util';
 import type { SocketAddress } from './addresses.ts';
+import { hostAndPort } from './errors.ts';
 import type { StreamChannel } from './stream-channel.ts';
 
 /** Options of a stream. */
@@ -125,6 +127,13 @@ export class ConnectionStream extends Duplex {
   /** Bytes came or left. */
   #moved(): void {
     if (this.#idle && !this.destroyed) this.#idle.refresh();
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    const { remoteAddress: address, remotePort: port, destroyed, bytesRead, bytesWritten } = this;
+    const peer = address === undefined ? '' : `peer: ${hostAndPort({ address, port: port! })}, `;
+    return `${this.constructor.name} { ${peer}bytesRead: ${bytesRead}, bytesWritten: ${bytesWritten}, destroyed: ${destroyed} }`;
   }
 
   /** @internal */

@@ -1,4 +1,5 @@
 /** Events of ids (rdma_get_cm_event(3)), and the channels that report them. */
+import { inspect } from 'node:util';
 import { EventQueue, type RoceError } from '@node-roce/verbs-api';
 import { checkOptions, SIGNAL } from '@node-roce/verbs-api/options';
 import { closedError } from './errors.ts';
@@ -84,5 +85,10 @@ export class IdEventChannel<Id> implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.destroy();
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    return `EventChannel { destroyed: ${this.#closed} }`;
   }
 }

@@ -1,9 +1,10 @@
 /** The addresses that a wildcard stands for, of a machine with other interfaces than this one. */
 import { networkInterfaces } from 'node:os';
+import { MemoryNetwork } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
 import { expect, test, vi } from 'vitest';
 import { localAddresses } from './addresses.ts';
-import { CmId } from './index.ts';
+import { CmId, connect, listen } from './index.ts';
 
 vi.mock('node:os', { spy: true });
 
@@ -30,4 +31,15 @@ test('where another program has the UDP port of all addresses, no other port is 
   await expect(id.listen({ port: 0 })).rejects.toMatchObject({ errno: 'EADDRINUSE' });
   // 202 times with a hundred ports.
   expect(interfaces.mock.calls.length).toBeLessThan(10);
+});
+
+test('a wildcard as the peer is this machine, at our own address (core/cma.c `cma_resolve_loopback`)', async () => {
+  await using device = await openDevice({ link: new MemoryNetwork().link('10.0.0.1', 1024) });
+  await using listener = await listen({ device, port: 7 });
+  for (const options of [{ device }, { device, source: '10.0.0.1' }]) {
+    const client = await connect('0.0.0.0:7', options);
+    const server = await listener.accept();
+    expect(client.id.remoteAddress).toEqual({ address: '10.0.0.1', port: 7 });
+    await Promise.all([client.close(), server.close()]);
+  }
 });

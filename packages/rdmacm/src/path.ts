@@ -130,7 +130,8 @@ export class Path {
     const isPreferred = (gid: Uint8Array) =>
       bound === undefined ? this.#side.reaches(gid) : isIpv4Mapped(gidOf(bound)) === isIpv4Mapped(gid);
     // A resolver may take its time. A device opens at once, and is waited for: it has to be closed again.
-    const address = await orAborted(resolveHost(host, isPreferred), signal);
+    const found = await orAborted(resolveHost(host, isPreferred), signal);
+    const address = isAnyAddress(found) ? this.#ownEnd(found, bound) : found;
     if (bound !== undefined && isIpv4Mapped(gidOf(bound)) !== isIpv4Mapped(gidOf(address)))
       throw otherVersion(bound, address);
     const from = bound ?? (this.#options.device ? undefined : await sourceTowards(address));
@@ -146,6 +147,16 @@ export class Path {
       // core/cma.c `cma_get_roce_udp_flow_label`: so the paths of connections differ.
       flowLabel: (this.local!.port * 31 + port) & 0xf_ffff,
     };
+  }
+
+  /** A wildcard as the peer is this machine, at the address that packets leave from (core/addr.c `addr_resolve`, core/cma.c `cma_resolve_loopback`). */
+  #ownEnd(any: string, bound: string | undefined): string {
+    if (bound !== undefined) return bound;
+    const { device } = this.#side;
+    const own = device?.gids.find(
+      ({ gid }) => (kindOf(gid) === 'IPv4') === !any.includes(':') && kindOf(gid) !== 'none',
+    );
+    return own?.address ?? (any.includes(':') ? '::1' : '127.0.0.1');
   }
 
   /** A path to another address of the peer. Throws where `source` is not an address of the device. */

@@ -1,11 +1,12 @@
 /** A listener of rsockets. */
+import { inspect } from 'node:util';
 import type { CmId, IdOptions, StreamOptions } from '@node-roce/rdmacm';
 import { Acceptor } from '@node-roce/rdmacm/parts';
 import { RoceError } from '@node-roce/verbs-api';
 import { type BufferOptions, RsocketChannel } from './channel.ts';
 import { RSocket } from './socket.ts';
 
-/** What a listener does with its requests. */
+/** Options that concern requests. */
 interface ServerOptions extends Pick<IdOptions, 'timing'> {
   backlog?: number | undefined;
   signal?: AbortSignal | undefined;
@@ -62,5 +63,11 @@ export class RsocketServer implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    const { localAddress, state } = this.#id;
+    return `RsocketServer { port: ${localAddress?.port}, state: ${state} }`;
   }
 }
