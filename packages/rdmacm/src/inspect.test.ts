@@ -1,4 +1,4 @@
-/** What console.log shows of public objects: a line each, and nothing of their insides. */
+/** Lines of console.log for public objects, and nothing of their insides. */
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { turns } from '../../verbs-api/testing/clock.ts';
