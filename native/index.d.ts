@@ -413,6 +413,8 @@ export class Port {
    * (EIO, EINVAL).
    */
   setPeerGso(peer: number, on: boolean): void;
+  /** As `idWindow: false` of the constructor, from now on and for good. */
+  openIdWindow(): void;
   /**
    * Has the kernel stamp what arrives from now on: slots get STAMP_LOW and STAMP_HIGH, ns of CLOCK_MONOTONIC, which `process.hrtime`
    * shows. For good, and of sockets that are added later, too.

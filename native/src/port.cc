@@ -27,6 +27,7 @@ void Port::define(Napi::Env env, Napi::Object exports) {
                                       InstanceMethod<&Port::takeMail>("takeMail"),
                                       InstanceMethod<&Port::setPeerGso>("setPeerGso"),
                                       InstanceMethod<&Port::stampArrivals>("stampArrivals"),
+                                      InstanceMethod<&Port::openIdWindow>("openIdWindow"),
                                       InstanceMethod<&Port::wantWrite>("wantWrite"),
                                       InstanceMethod<&Port::stats>("stats"),
                                       InstanceMethod<&Port::close>("close"),
@@ -158,6 +159,11 @@ void Port::setPeerGso(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   const bool on = booleanArgument(info, 1, "on");
   peerArgument(info, 0).gso = on;
+}
+
+void Port::openIdWindow(const Napi::CallbackInfo& info) {
+  expectOpen(info.Env());
+  receiver_->openIdWindow();
 }
 
 void Port::stampArrivals(const Napi::CallbackInfo& info) {

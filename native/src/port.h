@@ -28,6 +28,7 @@ class Port : public Napi::ObjectWrap<Port>, public LinkPort {
   Napi::Value takeMail(const Napi::CallbackInfo& info);
   void setPeerGso(const Napi::CallbackInfo& info);
   void stampArrivals(const Napi::CallbackInfo& info);
+  void openIdWindow(const Napi::CallbackInfo& info);
   void wantWrite(const Napi::CallbackInfo& info);
   Napi::Value stats(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);

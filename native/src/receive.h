@@ -31,6 +31,8 @@ class Receiver {
 
   /// From the next batch on, slots have the time at which the kernel took their packet in, of sockets that stamp.
   void stamp() { stamping_ = true; }
+  /// From now on, any Identification that solves the ICRC is taken.
+  void openIdWindow() { settings_.idWindow = false; }
   /// Starts a batch.
   void begin(const RxArrays& arrays);
   /// Takes what has arrived at one local address, as far as there is room, in one system call.

@@ -71,7 +71,8 @@ export class UdpLink extends PortLink<Port> {
     const { nic, addresses } = chooseAddresses(options);
     super(options, nic, { receiveBuffer, gro: offload }, (common) => {
       // A peer counts what it sends to all who share the address: one of them sees gaps of any size.
-      const idWindow = shared.length === 0;
+      // With the first one that joins later, the window is opened.
+      const idWindow = shared.every(({ isAlone }) => isAlone);
       // Nothing spreads packets by their source port there, and the kernel merges those of one port alone.
       const transmitSockets = addresses.every(isLoopback) ? 1 : TRANSMIT_SOCKETS;
       const gso = offload && !zeroChecksum;
@@ -125,7 +126,7 @@ export class UdpLink extends PortLink<Port> {
   get limitations(): readonly string[] {
     return [
       ...this.#limitations,
-      `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing ? '32,768' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
+      `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing?.isAlone === false ? '32,768' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
       'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
       ...(this.sharing ? [SHARED_LIMITATION] : []),
       ...bufferLimitation(this.receiveBuffer),

@@ -83,7 +83,7 @@ export async function joinAddresses(bindings: readonly Binding[]): Promise<Share
       const asked = await askForSockets(binding, place, mailbox);
       mailbox.allowDescriptors(false);
       const descriptors = asked ?? (await createSockets(binding));
-      joined.push(new SharedAddress(binding, place, mailbox, descriptors));
+      joined.push(new SharedAddress(binding, place, mailbox, descriptors, asked === undefined));
     }
     return joined;
   } catch (error) {
@@ -216,14 +216,23 @@ export class SharedAddress {
   readonly own: Socket;
   readonly management: Socket;
   readonly mailbox: LocalSocket;
+  /** No other device has had the sockets. */
+  isAlone: boolean;
   readonly #name: string;
   /** They end with the thread, too: a thread that dies would keep the address until its process ends. */
   readonly #descriptors: Descriptors;
   /** A mailbox for each service that the device listens to. */
   readonly #services = new Map<bigint, LocalSocket>();
 
-  /** @param descriptors all sockets of the address; closed with this object */
-  constructor(binding: Binding, place: number, mailbox: LocalSocket, descriptors: Descriptors) {
+  /** @param descriptors all sockets of the address; closed with this object @param isFirst they are new ones */
+  constructor(
+    binding: Binding,
+    place: number,
+    mailbox: LocalSocket,
+    descriptors: Descriptors,
+    isFirst: boolean,
+  ) {
+    this.isAlone = isFirst;
     this.#name = nameOf(binding);
     this.#descriptors = descriptors;
     this.place = place;
@@ -269,6 +278,7 @@ export class SharedAddress {
   /** Gives the sockets to a newcomer. */
   welcome(place: number): void {
     const { mailbox } = this;
+    this.isAlone = false;
     mailbox.send(`${this.#name}/${place % PLACES}`, Uint8Array.of(Message.SOCKETS), this.#descriptors.list());
   }
 

@@ -1,8 +1,11 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { Icrc, RxBatch } from '@node-roce/transport';
 import { encodeCm, gidFromText, gidToText, Opcode } from '@node-roce/wire';
 import { afterEach, expect, test } from 'vitest';
 import { hasIpv6, host, ownPort as PORT } from '../../testing/loopback.ts';
 import { packetsOf, sendPackets } from '../../testing/packets.ts';
+import { ipPacket } from '../ip-packet.ts';
 import { openSocketLink, openUdpLink } from '../open-sockets.ts';
 import type { UdpLink, UdpLinkOptions } from '../udp.ts';
 import { joinAddresses, PLACES } from './shared-address.ts';
@@ -93,6 +96,37 @@ test.skipIf(!hasIpv6)('shares an address of IPv6', async () => {
   const peer = three[0].add(gidFromText('::1'), 0, 64);
   sendPackets(three[0], peer, [0x4561, 0x4562].map(packetTo));
   expect((await received(2, three)).map(qpnsOf)).toEqual([[], [0x4561], [0x4562]]);
+});
+
+test('checks Identifications as long as no other device has had the address', async () => {
+  const [source, destination] = [gidFromText(host(1)), gidFromText(host(2))];
+  const sender = createSocket('udp4').bind(PORT, host(1));
+  await once(sender, 'listening');
+  let qpn = 0;
+  /** What a device makes of an Identification that was sent to its place. */
+  const verdictOf = async (link: UdpLink, id: number) => {
+    const [to, ports] = [
+      { source, destination },
+      { sourcePort: PORT, destinationPort: PORT },
+    ];
+    qpn += PLACES;
+    const payload = packetTo(qpn + placeOf(link));
+    const whole = ipPacket({ ...to, ...ports, trafficClass: 0, hopLimit: 64, id, payload });
+    sender.send(whole.subarray(28), PORT, host(2));
+    const [[packet]] = await received(1, [link]);
+    return packet.verdict;
+  };
+  const first = await open(2);
+  expect([await verdictOf(first, 1000), await verdictOf(first, 1001)]).toEqual([Icrc.OK, Icrc.OK]);
+  expect(await verdictOf(first, 30_000)).toBe(Icrc.OUT_OF_WINDOW);
+  const second = await open(2);
+  for (const link of [first, second])
+    expect([await verdictOf(link, 45_000), await verdictOf(link, 9000)]).toEqual([Icrc.OK, Icrc.OK]);
+  expect([first, second].map(({ limitations }) => limitations.join().includes('in 32,768'))).toEqual([
+    true,
+    true,
+  ]);
+  sender.close();
 });
 
 test('passes on packets that the kernel gave to the wrong device, with source and ICRC', async () => {

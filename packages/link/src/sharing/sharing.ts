@@ -224,9 +224,20 @@ export class Sharing {
       if (descriptors.length > 0) new Descriptors(descriptors).close();
       // An abstract name is open to everybody.
       if (uid !== process.geteuid?.() || length < 2) continue;
-      if (buffer[0] === Message.ASK) shared.welcome(buffer[1]);
+      if (buffer[0] === Message.ASK) this.#welcome(shared, buffer[1]);
       else if (buffer[0] === Message.PACKETS) this.#takeOver(buffer.subarray(1, length), index);
     }
+  }
+
+  #welcome(shared: SharedAddress, place: number): void {
+    // From here on, a part of what a peer counts goes to others.
+    if (shared.isAlone) this.#port.openIdWindow();
+    shared.welcome(place);
+  }
+
+  /** Every packet to the addresses has come here so far. */
+  get isAlone(): boolean {
+    return this.#addresses.every(({ isAlone }) => isAlone);
   }
 
   #takeOver(bytes: Uint8Array, local: number): void {
