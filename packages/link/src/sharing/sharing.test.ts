@@ -103,7 +103,7 @@ test('checks Identifications as long as no other device has had the address', as
   const sender = createSocket('udp4').bind(PORT, host(1));
   await once(sender, 'listening');
   let qpn = 0;
-  /** What a device makes of an Identification that was sent to its place. */
+  /** Verdict of a device on an Identification that was sent to its place. */
   const verdictOf = async (link: UdpLink, id: number) => {
     const [to, ports] = [
       { source, destination },
