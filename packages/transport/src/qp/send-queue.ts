@@ -1,5 +1,5 @@
 /** The send queue: its ring, and which PSNs each entry was given. */
-import { psnAdd } from '@node-roce/wire';
+import { PSN_MASK, psnAdd, psnDiff } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { SendFlags, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
@@ -8,6 +8,8 @@ import { indexAfter, indexBefore, indexDiff, indexLess } from '../serial.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
 
+/** Of the first word of an entry's span, above the PSN: a READ or an atomic. Its operation in the ring may be another by now. */
+const READ_OR_ATOMIC = 1 << 24;
 /** Those of a queue that nothing was started of. */
 const NO_SPANS = new Int32Array(0);
 
@@ -30,6 +32,8 @@ export class SendQueue {
   #started = 0;
   /** READs and atomics in [head, started). */
   #readOrAtomics = 0;
+  /** Entries in [head, started) that are not messages of one packet which an ACK completes: with none, a PSN tells the entry. */
+  #others = 0;
 
   constructor(context: Context, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
     this.#context = context;
@@ -54,8 +58,9 @@ export class SendQueue {
     const mask = ring.capacity - 1;
     const spans = new Int32Array(2 * ring.capacity);
     for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
-      spans[2 * (i & mask)] = this.firstPsn(i);
-      spans[2 * (i & mask) + 1] = this.packetsOf(i);
+      const from = 2 * (i & this.#mask);
+      spans[2 * (i & mask)] = this.#spans[from];
+      spans[2 * (i & mask) + 1] = this.#spans[from + 1];
     }
     ring.takeOver(this.#ring, this.#head);
     this.#ring = ring;
@@ -94,7 +99,7 @@ export class SendQueue {
 
   /** First PSN of an entry that was started. */
   firstPsn(index: number): number {
-    return this.#spans[2 * (index & this.#mask)];
+    return this.#spans[2 * (index & this.#mask)] & PSN_MASK;
   }
 
   /** Last PSN of an entry that was started. */
@@ -121,16 +126,67 @@ export class SendQueue {
   start(psn: number, packets: number): void {
     const at = this.#started & this.#mask;
     if (this.#spans === NO_SPANS) this.#spans = new Int32Array(2 * this.#ring.capacity);
-    this.#spans[2 * at] = psn;
+    this.#spans[2 * at] = this.rowOf(this.#started)?.readOrAtomic ? psn | READ_OR_ATOMIC : psn;
     this.#spans[2 * at + 1] = packets;
-    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics++;
+    this.#count(this.#started, 1);
     this.#started = indexAfter(this.#started);
   }
 
   /** The entry that was started last is not started after all. */
   unstart(): void {
     this.#started = indexBefore(this.#started);
-    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics--;
+    this.#count(this.#started, -1);
+  }
+
+  /** An entry is one of those that were started, or no more. */
+  #count(index: number, by: 1 | -1): void {
+    const isRead = this.#isReadOrAtomic(index);
+    if (isRead) this.#readOrAtomics += by;
+    if (isRead || this.packetsOf(index) !== 1) this.#others += by;
+  }
+
+  #isReadOrAtomic(index: number): boolean {
+    return (this.#spans[2 * (index & this.#mask)] & READ_OR_ATOMIC) !== 0;
+  }
+
+  /**
+   * How many entries an ACK of `psn` completes, by its distance from the first PSN; −1 where they have to be looked at: READs and atomics, messages
+   * of several packets, local operations, or a PSN that is not out.
+   */
+  reachedBy(psn: number): number {
+    if (this.#others !== 0 || this.#head === this.#started) return -1;
+    const count = psnDiff(psn, this.firstPsn(this.#head)) + 1;
+    return count < 0 || count > indexDiff(this.#started, this.#head) ? -1 : count;
+  }
+
+  /** Completes the oldest `count` entries, which `reachedBy` counted: of those that show nothing, their operation alone is looked at. */
+  completeRun(count: number): void {
+    const ring = this.#ring;
+    const { words } = ring;
+    const end = (this.#head + count) | 0;
+    const { counters, hasSends } = this.#owner;
+    const showsAll = this.#signalAll || !hasSends;
+    let from = this.#head;
+    for (let i = from; i !== end; i = (i + 1) | 0) {
+      const opcodeFlags = words[ring.wordOf(i) + SendWqe.OPCODE_FLAGS];
+      if (!showsAll && (opcodeFlags & (SendFlags.SIGNALED << 8)) === 0) {
+        if (WR_OPCODES[opcodeFlags & 0xff]?.completion === WcOpcode.SEND) counters.completedSends++;
+        continue;
+      }
+      this.#silent(from, i);
+      this.complete(WcStatus.SUCCESS);
+      from = this.#head;
+      // A completion queue that overran has ended that: all is flushed.
+      if (from !== ((i + 1) | 0)) return;
+    }
+    this.#silent(from, end);
+    ring.release(this.#head);
+  }
+
+  /** The entries in [from, end) are complete, and show nothing. */
+  #silent(from: number, end: number): void {
+    this.#owner.counters.sentMessages += (end - from) | 0;
+    this.#head = end;
   }
 
   /** Completes the oldest entry. Successes show only where they were asked for. */
@@ -142,7 +198,7 @@ export class SendQueue {
     const { hasSends } = this.#owner;
     const opcode = row === undefined ? WcOpcode.SEND : row.completion;
     const wasStarted = this.#head !== this.#started;
-    if (wasStarted && row?.readOrAtomic) this.#readOrAtomics--;
+    if (wasStarted) this.#count(this.#head, -1);
     const wrIdLow = words[w + SendWqe.WR_ID_LOW];
     const wrIdHigh = words[w + SendWqe.WR_ID_HIGH];
     const length = words[w + SendWqe.LENGTH];
@@ -188,14 +244,14 @@ export class SendQueue {
     const { posted } = this;
     while (indexLess(this.#head, posted)) this.complete(WcStatus.WR_FLUSH_ERR);
     this.#started = this.#head;
-    this.#readOrAtomics = 0;
+    this.#readOrAtomics = this.#others = 0;
     return this.#ring.sleep(this.#head);
   }
 
   /** Drops the posted requests without completions. */
   reset(): void {
     this.#head = this.#started = this.#ring.releaseAll();
-    this.#readOrAtomics = 0;
+    this.#readOrAtomics = this.#others = 0;
     this.#ring.sleep(this.#head);
   }
 
@@ -206,15 +262,18 @@ export class SendQueue {
     if (posted < 0 || posted > this.#ring.capacity) return `${posted} entries are posted`;
     if (started < 0 || started > posted) return `${started} of ${posted} entries are started`;
     let readOrAtomics = 0;
+    let others = 0;
     for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
-      if (this.rowOf(i)?.readOrAtomic) readOrAtomics++;
+      const isRead = this.#isReadOrAtomic(i);
+      if (isRead) readOrAtomics++;
+      if (isRead || this.packetsOf(i) !== 1) others++;
       const next = indexAfter(i);
       if (next !== this.#started && psnAdd(this.firstPsn(i), this.packetsOf(i)) !== this.firstPsn(next)) {
         return `the PSNs of entry ${next} do not follow`;
       }
     }
-    return readOrAtomics === this.#readOrAtomics
+    return readOrAtomics === this.#readOrAtomics && others === this.#others
       ? undefined
-      : `${this.#readOrAtomics} READs and atomics are counted`;
+      : `${this.#readOrAtomics} READs and atomics and ${this.#others} other entries are counted`;
   }
 }

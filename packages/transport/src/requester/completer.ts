@@ -391,6 +391,12 @@ export class Completer {
     const queue = this.#queue;
     const requester = this.#requester;
     const { unackedPsn } = requester;
+    const count = psnDiff(psn, unackedPsn) >= 0 ? queue.reachedBy(psn) : -1;
+    if (count > 0) {
+      requester.acknowledged(psnAdd(psn, 1));
+      queue.completeRun(count);
+      return true;
+    }
     let end = unackedPsn;
     let entry = queue.head;
     let reached = true;
