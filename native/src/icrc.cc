@@ -22,10 +22,25 @@ constexpr uint32_t undoOneByte() {
 constexpr auto kUndo = makeUndo(undoOneByte());
 constexpr auto kUndo256 = makeUndo(kUndo[256]);
 
+constexpr IcrcAdds makeAdds() {
+  // Bytes between each of these places and the end of the BTH.
+  constexpr uint32_t kBehind[] = {35, 34, 2, 1, 0};
+  IcrcAdds adds{};
+  for (uint32_t place = 0; place < 5; place++)
+    for (uint32_t byte = 0; byte < 256; byte++) {
+      uint32_t state = byte;
+      for (uint32_t bit = 0; bit < 8 * (kBehind[place] + 1); bit++) state = gf2::timesX(state);
+      adds.of[place][byte] = state;
+    }
+  return adds;
+}
+
 constexpr uint32_t kIpv4Id = 8 + 4;           // where the Identification stands in the pseudo-header
 constexpr uint32_t kIpv4Pseudo = 8 + 20 + 8;  // bytes in front of the BTH
 
 }  // namespace
+
+constexpr IcrcAdds kIcrcAdds = makeAdds();
 
 PseudoHeader::PseudoHeader(const Gid& source, const Gid& destination) : v6_(!isMappedV4(destination)) {
   std::memset(bytes_, 0xff, kMost);
@@ -66,15 +81,20 @@ PseudoHeader PseudoHeader::seen(const uint8_t* ip) {
 }
 
 void PseudoHeader::setSource(const Gid& source) {
-  if (v6_)
-    std::memcpy(bytes_ + 8 + 8, source.data(), 16);
-  else
-    std::memcpy(bytes_ + 8 + 12, source.data() + 12, 4);
+  uint8_t* const to = bytes_ + 8 + (v6_ ? 8 : 12);
+  const uint8_t* const from = source.data() + (v6_ ? 0 : 12);
+  const size_t length = v6_ ? 16 : 4;
+  if (std::memcmp(to, from, length) == 0) return;
+  std::memcpy(to, from, length);
+  isLastKnown_ = false;
 }
 
 void PseudoHeader::setPorts(uint16_t source, uint16_t destination) {
-  put16(length_ - 8, source);
-  put16(length_ - 6, destination);
+  const uint8_t ports[] = {static_cast<uint8_t>(source >> 8), static_cast<uint8_t>(source),
+                           static_cast<uint8_t>(destination >> 8), static_cast<uint8_t>(destination)};
+  if (std::memcmp(bytes_ + length_ - 8, ports, sizeof ports) == 0) return;
+  std::memcpy(bytes_ + length_ - 8, ports, sizeof ports);
+  isLastKnown_ = false;
 }
 
 int32_t solveIpId(uint32_t difference, uint32_t datagramBytes) {

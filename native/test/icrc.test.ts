@@ -148,6 +148,39 @@ describe('packets from elsewhere', () => {
     }
   });
 
+  test('packets that are like the one before them but for PSN and payload: every flipped bit is found', async () => {
+    // The length changes in between, and comes back.
+    const send = async (
+      change: (packet: Uint8Array) => Uint8Array,
+      id: number,
+      psn: number,
+      corrupt = -1,
+    ) => {
+      const packet = change(new Uint8Array(76).map((_, i) => (i * 7 + psn) & 0xff));
+      packet.set([0x04, 0x40, 0xff, 0xff, 0, 0, 0, 0x11, 0x80, psn >> 16, psn >> 8, psn]);
+      const bytes = covered(from, sender.address().port, to, ownPort, id, packet);
+      const datagram = Buffer.alloc(packet.length + 4);
+      datagram.set(packet);
+      datagram.writeUInt32LE(crc32(bytes), packet.length);
+      if (corrupt >= 0) datagram[corrupt >> 3] ^= 1 << (corrupt & 7);
+      await new Promise((done) => sender.send(datagram, ownPort, to, done));
+      return station.receive()[0].verdict;
+    };
+    const same = (packet: Uint8Array) => packet;
+    const shorter = (packet: Uint8Array) => packet.subarray(0, 16);
+    const psns = [0, 1, 0xff, 0x100, 0xff_ff, 0x1_0000, 0xab_cdef, 0xff_ffff];
+    let id = 1;
+    for (const psn of psns) {
+      for (const change of [same, same, same, shorter, shorter, same])
+        expect(await send(change, id++, psn)).toBe(Icrc.OK);
+    }
+    for (let bit = 0; bit < 80 * 8; bit++) {
+      await send(same, id++, 5);
+      const verdict = await send(same, id++, 6, bit);
+      if ((verdict === Icrc.OK) !== (bit >> 3 === 4)) expect.fail(`bit ${bit}: ${verdict}`);
+    }
+  });
+
   test('idWindow: false takes every Identification', async () => {
     station.close();
     station = new Station(to, ownPort, { idWindow: false });
