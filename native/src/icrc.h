@@ -24,7 +24,7 @@ inline constexpr uint32_t kFlushBytes = kBthBytes + 4 + 16 + kIcrcBytes;
 /// The longest payload of a UDP datagram over IPv4, used for IPv6 too.
 inline constexpr uint32_t kMaxDatagram = 65507;
 
-/// What a byte adds to the CRC register after the BTH, by its place: the CRC is linear, so a packet that differs from another in these bytes differs
+/// The value that a byte adds to the CRC register after the BTH, by its place: the CRC is linear, so a packet that differs from another in these bytes differs
 /// in the register by these values alone.
 struct IcrcAdds {
   /// Two bytes of the Identification of an IPv4 header, three of the PSN.
