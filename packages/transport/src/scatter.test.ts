@@ -33,9 +33,9 @@ function make(
   const written: number[][] = [];
   const context = {
     memory,
-    copy: (source: number, _region: number, offset: number, length: number) =>
+    place: (source: number, _mr: unknown, offset: number, length: number) =>
       copies.push([source, offset, length]),
-    write: (_own: Uint8Array, source: number, _region: number, offset: number, length: number) =>
+    write: (_own: Uint8Array, source: number, _mr: unknown, offset: number, length: number) =>
       written.push([source, offset, length]),
   } as unknown as Context;
   const put = (offset: number, length: number, count = elements.length, own?: Uint8Array) =>
