@@ -268,6 +268,17 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     expect(run('-a', '127.0.0.73', '--', 'echo', '--', '-x').stdout).toBe('-- -x\n');
   });
 
+  test('--memory and the options of AddressSanitizer reach the program', () => {
+    const given = (...args: string[]) =>
+      run('-a', '127.0.0.73', ...args, 'printenv', 'ROCE_MEMORY', 'ASAN_OPTIONS').stdout;
+    expect(given()).toBe('verify_asan_link_order=0\n');
+    expect(given('--memory', 'attach')).toBe('attach\nverify_asan_link_order=0\n');
+    expect(given('--memory', 'share')).toBe('share\nverify_asan_link_order=0\n');
+    const wrong = run('--memory', 'copy', 'true');
+    expect(wrong.status).toBe(2);
+    expect(wrong.stderr).toContain('one of auto, attach, share');
+  });
+
   test('passes exit codes and signals on', async () => {
     expect(run('-a', '127.0.0.73', 'sh', '-c', 'exit 7').status).toBe(7);
     expect(run('-a', '127.0.0.73', 'sh', '-c', 'kill -9 $$').status).toBe(137);
