@@ -57,6 +57,7 @@ describe.skipIf(missing !== undefined)('registered memory of programs', { tags: 
     ['locks', 'locked pages stay locked'],
     ['advises', 'advice of madvise stays'],
     ['converts', 'pages are converted a piece at a time'],
+    ['locks all', 'mlockall locks what the program has, not the rings that are not used'],
   ])('%s: %s', async (what) => {
     await run(compile('together')!, [what]);
   });

@@ -301,7 +301,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   error = roce_greet(r);
   roce_unlock_contexts();
   if (error != 0) {
-    if (errno != EXDEV && errno != EMFILE) errno = EIO;
+    if (errno != EXDEV && errno != EMFILE && errno != EAGAIN) errno = EIO;
     goto no_device;
   }
   pthread_mutex_init(&r->lock, NULL);

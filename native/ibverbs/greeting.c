@@ -85,7 +85,9 @@ static int introduce(struct roce_context *r, uint8_t *room) {
   memcpy(r->token, room + sizeof reply, sizeof r->token);
   memcpy(shape, room + sizeof reply + sizeof r->token, sizeof shape);
   if (roce_rings_open(r, fds[1], fds[2], shape) != 0) {
+    const int error = errno;
     close(fds[0]);
+    errno = error;
     return -1;
   }
   if (roce_memory_open(r, fds[0]) == 0) return 0;

@@ -51,10 +51,21 @@ void roce_get_ring(struct roce_context *r, struct roce_message *m, struct roce_r
 }
 
 int roce_rings_open(struct roce_context *r, int arena, int doorbell, const uint32_t shape[3]) {
-  void *at = mmap(NULL, shape[0], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena, 0);
+  // After mlockall(MCL_FUTURE) the kernel would make all of the pages at once, and lock them: not those that can't be accessed yet.
+  void *at = mmap(NULL, shape[0], PROT_NONE, MAP_SHARED | MAP_NORESERVE, arena, 0);
+  int error = at == MAP_FAILED ? errno : 0;
   close(arena);
-  if (at == MAP_FAILED) {
+  if (error == 0) {
+    munlock(at, shape[0]);
+    if (mprotect(at, shape[0], PROT_READ | PROT_WRITE) != 0) error = errno;
+    if (error != 0) munmap(at, shape[0]);
+  }
+  if (error != 0) {
+    if (error == EAGAIN)
+      dprintf(STDERR_FILENO, "libibverbs of roce run: the limit of locked memory (ulimit -l) has no room for %u MiB of rings, after mlockall(MCL_FUTURE)\n",
+              shape[0] >> 20);
     close(doorbell);
+    errno = error;
     return -1;
   }
   r->arena = at;
