@@ -76,6 +76,18 @@ test('closeTimeout bounds the wait for a peer that is gone', async () => {
   expect(performance.now() - since).toBeLessThan(200);
 });
 
+test('by default, close waits 5 s for a peer that is gone, as the pages state', async () => {
+  clockOfTurns(1);
+  await using ends = await openEnds();
+  const [client] = await pairOf(ends, { maxMessage: 64, keepAlive: 0 });
+  ends.cut();
+  const since = performance.now();
+  await client.close();
+  const took = performance.now() - since;
+  expect(took).toBeGreaterThan(4900);
+  expect(took).toBeLessThan(5200);
+});
+
 test.each([
   [{ ackTimeoutMs: 67 }, 14],
   [{ ackTimeoutMs: 68 }, 15],
