@@ -113,6 +113,9 @@ test.each([
   ['packages/ibverbs', 'PORT_ACTIVE'],
   ['packages/capture', 'warning retransmissions'],
   ['packages/link', ''],
+  ['packages/sim', ''],
+  ['packages/conform', 'pass DUP-12'],
+  ['packages/device', '.sock { programs: 0, objects: 0 }'],
   ['packages/wire', 'RDMA Write Only'],
 ])('the program of the page of %s runs', async (page, output) => {
   const capture = join(root, 'test/fixtures/captures/loss5_both_rc_pingpong.pcap');
