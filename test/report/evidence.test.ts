@@ -44,7 +44,8 @@ inChromium({ tags: ['slow'] }, () => {
       ]);
       const causes = await summary.locator('.bars').first().locator('tr').allTextContents();
       expect(causes.length).toBe(Object.values(found.overview.causes).filter((count) => count > 0).length);
-      expect(await page.locator('main > section').nth(2).getAttribute('id')).toBe('findings');
+      const ids = page.locator('main > section').evaluateAll((sections) => sections.map(({ id }) => id));
+      expect((await ids).slice(0, 4)).toEqual(['verdict', 'summary', 'strip', 'findings']);
     });
 
     test('its ladder shows missing packets, and the NAK joined to what it had resent', async () => {
@@ -185,6 +186,72 @@ inChromium({ tags: ['slow'] }, () => {
       );
       await row.getByRole('button').click();
       await poll(() => page.locator('.cm-messages').count()).toBe(0);
+    });
+  });
+
+  describe('the report of four hosts over time', () => {
+    const ends = [
+      ['10.0.0.1', '10.0.0.2'],
+      ['10.0.0.1', '10.0.0.3'],
+      ['10.0.0.4', '10.0.0.2'],
+    ] as const;
+    const SPANS = 10;
+    const connections = ends.map(([from, to], i) => {
+      const made = connection({
+        id: i + 1,
+        a: { address: from, qpn: 0x11 },
+        b: { address: to, qpn: 0x12 + i },
+        throughput: {
+          start: 0,
+          span: 1e8,
+          aToB: new Array<number>(SPANS).fill(i === 1 ? 1e8 : 4e6),
+          bToA: new Array<number>(SPANS).fill(0),
+          againAToB: i === 2 ? [...new Array<number>(SPANS - 1).fill(0), 2e6] : [],
+          againBToA: [],
+        },
+      });
+      made.aToB.packets = 1000 * (i + 1);
+      made.aToB.bytes = i === 1 ? 1e9 : 4e7;
+      made.aToB.retransmitted = i === 2 ? 7 : 0;
+      return made;
+    });
+    const found = analysis({ connections });
+    found.summary.duration = 1e9;
+    opens(() => write('overview.html', renderReport(found)));
+
+    test('a strip has a row for each connection, and a click chooses the connection and the time', async () => {
+      const rows = page.locator('.strip tbody tr');
+      expect(await rows.count()).toBe(3);
+      // Most bytes first.
+      expect(await rows.first().locator('th').textContent()).toContain('10.0.0.3');
+      expect(await page.locator('.strip caption').textContent()).toContain('full height 8 Gbit/s');
+      const strip = rows.last().locator('svg');
+      const { width } = (await strip.boundingBox())!;
+      await strip.click({ position: { x: width / 2, y: 10 } });
+      const name = /\d+/.exec((await rows.last().locator('button').textContent())!)![0];
+      await poll(() => page.locator('#connection-title').textContent()).toMatch(
+        new RegExp(`^Connection ${name}\\b`),
+      );
+      const from = Number(await page.getByLabel('from, in seconds').inputValue());
+      expect(from).toBeGreaterThan(0.46);
+      expect(from).toBeLessThan(0.49);
+    });
+
+    test('a matrix has who sent to whom, with retransmissions; a cell leads to the connection', async () => {
+      const hosts = await page.locator('.matrix tbody th').allTextContents();
+      expect(hosts.toSorted()).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4']);
+      const cell = page.locator('.matrix').getByRole('button', { name: '7 again' });
+      expect(await cell.textContent()).toBe('38.1 MiB 7 again');
+      await cell.click();
+      await poll(() => page.locator('#connection-title').textContent()).toMatch(/^Connection 3\b/);
+    });
+
+    test('goodput next to throughput where requests were retransmitted', async () => {
+      const legend = page.locator('figure', { hasText: 'Throughput' }).locator('.legend');
+      await page.locator('.strip').getByRole('button', { name: '#3' }).click();
+      await poll(() => legend.textContent()).toContain('A → B goodput');
+      await page.locator('.strip').getByRole('button', { name: '#1' }).click();
+      await poll(() => legend.textContent()).not.toContain('goodput');
     });
   });
 

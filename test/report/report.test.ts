@@ -36,8 +36,8 @@ inChromium({ tags: ['slow'] }, () => {
 
     test('has plots with something in them', async () => {
       const plots = page.locator('.chart canvas');
-      expect(await plots.count()).toBe(3);
-      for (let i = 0; i < 3; i++) expect(await inkOf(plots.nth(i))).toBeGreaterThan(500);
+      expect(await plots.count()).toBe(4);
+      for (let i = 0; i < 4; i++) expect(await inkOf(plots.nth(i))).toBeGreaterThan(500);
     });
 
     test('has the packets of the capture in its ladder', async () => {
@@ -119,7 +119,7 @@ inChromium({ tags: ['slow'] }, () => {
       const [from, to] = [page.getByLabel('from, in seconds'), page.getByLabel('to, in seconds')];
       const whole = [await from.inputValue(), await to.inputValue()];
       const first = page.getByRole('option').first();
-      await page.locator('.plots').scrollIntoViewIfNeeded();
+      await page.locator('.u-over').first().scrollIntoViewIfNeeded();
       const over = (await page.locator('.u-over').first().boundingBox())!;
       await page.mouse.move(over.x + over.width * 0.5, over.y + 50);
       await page.mouse.down();

@@ -93,7 +93,7 @@ export function connection(given: Partial<Connection> = {}): Connection {
     recoveries: [],
     stalls: [],
     plot: [],
-    throughput: { start: 0, span: 1e8, aToB: [], bToA: [] },
+    throughput: { start: 0, span: 1e8, aToB: [], bToA: [], againAToB: [], againBToA: [] },
     latency: [],
     messages: [],
     ladder: [],

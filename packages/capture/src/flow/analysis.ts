@@ -248,8 +248,18 @@ export interface Connection {
   rnrWait: Distribution | undefined;
   /** Thinned to a few thousand points; first and last, NAKs and retransmissions are kept first. */
   plot: PlotPoint[];
-  /** Payload bytes in each of at most some hundred equal spans of `span` nanoseconds, from `start` on. */
-  throughput: { start: number; span: number; aToB: number[]; bToA: number[] };
+  /**
+   * Payload bytes in each of at most some hundred equal spans of `span` nanoseconds, from `start` on; and those of retransmitted
+   * requests alone, empty without any: the difference is the goodput.
+   */
+  throughput: {
+    start: number;
+    span: number;
+    aToB: number[];
+    bToA: number[];
+    againAToB: number[];
+    againBToA: number[];
+  };
   /** Latency of messages over time, thinned. */
   latency: LatencyPoint[];
   /** The first of the message list, and those around findings; the rest goes to the callback only. */

@@ -36,7 +36,7 @@ import { Clock } from './record/clock.ts';
 import { PathFacts } from './record/path-facts.ts';
 import { PauseCounts } from './record/pauses.ts';
 import { recordRepeated, recordRequest } from './record/recorder.ts';
-import { PlotKind } from './record/series.ts';
+import { BinnedSums, PlotKind } from './record/series.ts';
 import { isLikeAckTimeout } from './record/timers.ts';
 import { Budgets, type ConnectionState, Direction } from './track/direction.ts';
 import { DirectionTable } from './track/direction-table.ts';
@@ -465,6 +465,8 @@ export class FlowAnalyzer {
     const verdict = this.#verdict;
     verdict.repeatedFrame = request.taken === Taken.REPEATED;
     if (request.taken !== Taken.RETRANSMISSION) return;
+    direction.again ??= new BinnedSums();
+    direction.again.add(packet.time, packet.payloadLength);
     verdict.retransmission = request.cause;
     verdict.grade = request.grade;
     verdict.evidence = request.evidenceFrame;

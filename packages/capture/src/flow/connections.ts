@@ -45,7 +45,6 @@ export class ConnectionBuilder {
     const both = [ab, ba].filter((direction) => direction !== undefined);
     const kept = this.#kept.get(state.id) ?? { first: [], troubled: [] };
     const messages = [...kept.first, ...kept.troubled];
-    const { span, start: begin, a, b } = commonSums(ab?.throughput, ba?.throughput);
     return {
       id: state.id,
       transport: first.transport ?? second?.transport ?? 'CNP',
@@ -84,7 +83,7 @@ export class ConnectionBuilder {
       plot: both
         .flatMap((direction) => direction.plot.points(direction.from, shiftOf(direction)))
         .sort(byTime),
-      throughput: { start: begin, span, aToB: a, bToA: b },
+      throughput: throughputOf(ab, ba),
       latency: both.flatMap((direction) => direction.latency.points).sort(byTime),
       messages,
       ladder: ladderOf(both, messages),
@@ -159,4 +158,17 @@ function messageOf(packet: LadderPacket, messages: readonly Message[]): Message 
         : message.from === packet.from && packet.frame <= message.lastFrame)
     );
   });
+}
+
+function throughputOf(ab: Direction | undefined, ba: Direction | undefined): Connection['throughput'] {
+  const { start, span, sums } = commonSums([ab?.throughput, ba?.throughput, ab?.again, ba?.again]);
+  const [aToB, bToA, againAToB, againBToA] = sums;
+  return {
+    start,
+    span,
+    aToB,
+    bToA,
+    againAToB: ab?.again === undefined ? [] : againAToB,
+    againBToA: ba?.again === undefined ? [] : againBToA,
+  };
 }

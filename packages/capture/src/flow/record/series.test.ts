@@ -14,7 +14,8 @@ test('sums over time: nothing is lost, both directions have the same spans', () 
     .map((list) => list.sort(([a], [b]) => a - b));
   fc.assert(
     fc.property(amounts, amounts, (one, two) => {
-      const { span, start, a, b } = commonSums(added(one), added(two));
+      const { span, start, sums } = commonSums([added(one), added(two)]);
+      const [a, b] = sums as [number[], number[]];
       const sum = (list: readonly number[]) => list.reduce((x, y) => x + y, 0);
       expect(sum(a)).toBe(sum(one.map(([, amount]) => amount)));
       expect(sum(b)).toBe(sum(two.map(([, amount]) => amount)));

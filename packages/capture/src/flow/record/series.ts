@@ -228,28 +228,31 @@ export class BinnedSums {
   }
 }
 
-/** Sums of both directions in the same spans. */
-export function commonSums(
-  a: BinnedSums | undefined,
-  b: BinnedSums | undefined,
-): { span: number; start: number; a: number[]; b: number[] } {
-  const both = [a, b].filter((sums) => sums !== undefined && !sums.isEmpty) as BinnedSums[];
-  if (both.length === 0) return { span: 0, start: 0, a: [], b: [] };
+/** Sums of several lists in the same spans; those of a list that is absent or empty are 0. */
+export function commonSums(lists: readonly (BinnedSums | undefined)[]): {
+  span: number;
+  start: number;
+  sums: number[][];
+} {
+  const filled = lists.filter((sums) => sums !== undefined && !sums.isEmpty) as BinnedSums[];
+  if (filled.length === 0) return { span: 0, start: 0, sums: lists.map(() => []) };
   const range = () => [
-    Math.min(...both.map(({ first }) => first)),
-    Math.max(...both.map(({ last }) => last)),
+    Math.min(...filled.map(({ first }) => first)),
+    Math.max(...filled.map(({ last }) => last)),
   ];
-  const span = Math.max(...both.map((sums) => sums.span));
-  for (const sums of both) while (sums.span < span) sums.widen();
+  const span = Math.max(...filled.map((sums) => sums.span));
+  for (const sums of filled) while (sums.span < span) sums.widen();
   let [first, last] = range() as [number, number];
   while (last - first >= BINS) {
-    for (const sums of both) sums.widen();
+    for (const sums of filled) sums.widen();
     [first, last] = range() as [number, number];
   }
   const empty = () => new Array<number>(last - first + 1).fill(0);
-  const sumsOf = (sums: BinnedSums | undefined) =>
-    sums === undefined || sums.isEmpty ? empty() : sums.sums(first, last);
-  return { span: both[0].span, start: first * both[0].span, a: sumsOf(a), b: sumsOf(b) };
+  return {
+    span: filled[0].span,
+    start: first * filled[0].span,
+    sums: lists.map((sums) => (sums === undefined || sums.isEmpty ? empty() : sums.sums(first, last))),
+  };
 }
 
 /** Latencies over time, thinned as points are; the largest of those that share a place is kept. */

@@ -111,6 +111,8 @@ export class Direction {
   readonly responses = new MirroredResponses();
   readonly plot: PlotSeries;
   readonly throughput = new BinnedSums();
+  /** Payload of retransmissions; undefined without any. */
+  again: BinnedSums | undefined;
   readonly latency = new LatencySeries();
   readonly completion = new DistributionBuilder();
   readonly latencyClasses = new LatencyClasses();

@@ -7,8 +7,10 @@ import { ConnectionTable } from './connections.tsx';
 import { Exchanges } from './exchanges.tsx';
 import { Findings } from './findings.tsx';
 import { Header } from './header.tsx';
+import { HostMatrix } from './hosts.tsx';
 import { Pauses } from './pauses.tsx';
 import { type Action, firstView, nextView, type View } from './state.ts';
+import { TimeStrip } from './strip.tsx';
 import { Summary } from './summary.tsx';
 import { VerdictSection } from './verdict.tsx';
 
@@ -20,9 +22,10 @@ export function App({ data }: { data: ReportData }) {
   );
   const connection = data.connections.find(({ id }) => id === view.connection);
   /** A finding takes the reader to its connection, a frame of it to the packet. */
-  const show = (action: Action) => {
-    dispatch(action);
-    if (action.type === 'packet') return;
+  const show = (...actions: Action[]) => {
+    const [action] = actions;
+    for (const each of actions) dispatch(each);
+    if (action === undefined || action.type === 'packet') return;
     const place = action.type === 'finding' && action.frame !== undefined ? 'ladder' : 'connection';
     requestAnimationFrame(() => document.getElementById(place)?.scrollIntoView({ block: 'start' }));
   };
@@ -35,6 +38,8 @@ export function App({ data }: { data: ReportData }) {
       <main>
         <VerdictSection data={data} show={show} />
         <Summary data={data} />
+        <TimeStrip data={data} show={show} />
+        <HostMatrix data={data} show={show} />
         <Findings data={data} show={show} />
         <Exchanges data={data} />
         <Pauses data={data} />

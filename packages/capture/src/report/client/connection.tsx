@@ -3,6 +3,7 @@ import { useMemo } from 'preact/hooks';
 import { formatEndpoint } from '../../units.ts';
 import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
 import { ConnectionFacts } from './facts.tsx';
+import { InFlightPlot } from './in-flight-plot.tsx';
 import { LadderView } from './ladder.tsx';
 import { LatencyClasses, LatencyPlot } from './latency-plot.tsx';
 import { MessageTable } from './messages.tsx';
@@ -68,6 +69,7 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
         aria-label="Plots: arrow keys move in time, plus and minus zoom, 0 shows all"
       >
         <PsnPlot {...shared} showFrame={showFrame} />
+        <InFlightPlot {...shared} />
         <div class="pair">
           <ThroughputPlot {...shared} />
           <LatencyPlot {...shared} showFrame={showFrame} />

@@ -18,20 +18,43 @@ interface Props {
   mark: number | undefined;
 }
 
-const directions: readonly { name: string; color: ThemeColor; dash: number[] | undefined }[] = [
-  { name: 'A → B', color: 'request', dash: undefined },
-  { name: 'B → A', color: 'response', dash: [6, 3] },
-];
+interface Line {
+  name: string;
+  color: ThemeColor;
+  dash: number[] | undefined;
+  /** Bytes in each span. */
+  bytes: readonly number[];
+  isGoodput: boolean;
+}
+
+/** Payload of both directions; of one with retransmissions also the payload without them. */
+function linesOf({ throughput: { aToB, bToA, againAToB, againBToA } }: ReportConnection): Line[] {
+  const directions = [
+    { name: 'A → B', color: 'request', dash: undefined, bytes: aToB, again: againAToB },
+    { name: 'B → A', color: 'response', dash: [6, 3], bytes: bToA, again: againBToA },
+  ] as const;
+  return directions.flatMap(({ name, color, dash, bytes, again }) => {
+    const line = { name, color, dash: dash && [...dash], bytes, isGoodput: false };
+    if (again.length === 0) return [line];
+    const goodput = bytes.map((all, i) => all - again[i]);
+    return [
+      line,
+      { name: `${name} goodput`, color: 'retransmission', dash: [2, 3], bytes: goodput, isGoodput: true },
+    ];
+  });
+}
 
 export function ThroughputPlot({ connection, ...time }: Props) {
-  const content = useMemo(() => throughputOf(connection), [connection]);
+  const lines = useMemo(() => linesOf(connection), [connection]);
+  const content = useMemo(() => contentOf(connection, lines), [connection, lines]);
   const peak = Math.max(0, ...content.data.slice(1).flatMap((rates) => [...rates].map((rate) => rate ?? 0)));
+  const hasGoodput = lines.some(({ isGoodput }) => isGoodput);
   return (
     <figure>
       <figcaption>
         <h3>Throughput</h3>
         <p class="legend">
-          {directions.map(({ name, color, dash }) => (
+          {lines.map(({ name, color, dash }) => (
             <span key={name} class="key">
               <svg viewBox="0 0 22 14" width="22" height="14" aria-hidden="true">
                 <path
@@ -44,7 +67,8 @@ export function ThroughputPlot({ connection, ...time }: Props) {
             </span>
           ))}
           <span class="faint">
-            payload with retransmissions, per {formatDuration(connection.throughput.span)}
+            payload with retransmissions{hasGoodput ? '; goodput without' : ''}, per{' '}
+            {formatDuration(connection.throughput.span)}
           </span>
         </p>
       </figcaption>
@@ -54,7 +78,7 @@ export function ThroughputPlot({ connection, ...time }: Props) {
         height={HEIGHT}
         {...time}
         describe={(series, i) => [
-          directions[series - 1].name,
+          lines[series - 1].name,
           formatRate(content.data[series][i] ?? 0),
           `from ${formatTime(content.data[0][i] * NANOSECONDS)}`,
         ]}
@@ -63,19 +87,22 @@ export function ThroughputPlot({ connection, ...time }: Props) {
   );
 }
 
-function throughputOf({ throughput: { start, span, aToB, bToA } }: ReportConnection): ChartContent {
+function contentOf(
+  { throughput: { start, span, aToB } }: ReportConnection,
+  lines: readonly Line[],
+): ChartContent {
   const rate = (bytes: number) => (span > 0 ? (bytes * 8 * NANOSECONDS) / span : 0);
   // The last span's step ends where the next one would begin.
   const closed = (bytes: readonly number[]) => [...bytes, bytes.at(-1) ?? 0].map(rate);
   const times = Array.from({ length: aToB.length + 1 }, (_, i) => (start + i * span) / NANOSECONDS);
   return {
-    data: [times, closed(aToB), closed(bToA)],
-    series: directions.map(({ color, dash }) => ({
+    data: [times, ...lines.map(({ bytes }) => closed(bytes))],
+    series: lines.map(({ color, dash, isGoodput }) => ({
       stroke: () => themeColor(color),
       width: 1.5,
       dash,
       // Filled: where little was sent, an outline alone can't be distinguished from the axis.
-      fill: () => `${themeColor(color)}22`,
+      ...(!isGoodput && { fill: () => `${themeColor(color)}22` }),
       paths: uPlot.paths.stepped!({ align: 1 }),
       points: { show: false },
     })),
