@@ -167,6 +167,26 @@ inChromium({ tags: ['slow'] }, () => {
     });
   });
 
+  describe('the report of corrupt_A', () => {
+    let found: Analysis;
+    let file: string;
+    beforeAll(async () => {
+      ({ found, file } = await report(captures, 'corrupt_A'));
+    });
+    opens(() => file);
+
+    test('folds the findings that the verdict explains behind the others', async () => {
+      const explained = found.findings.filter(({ isExplained }) => isExplained === true);
+      const open = found.findings.filter(({ isExplained }) => isExplained !== true);
+      expect(explained.length).toBeGreaterThan(0);
+      const sentences = page.locator('.finding .sentence');
+      expect(await sentences.allTextContents()).toEqual([...open, ...explained].map(({ text }) => text));
+      expect(await sentences.last().isVisible()).toBe(false);
+      await page.locator('.explained summary').click();
+      expect(await sentences.last().isVisible()).toBe(true);
+    });
+  });
+
   describe('the report of cm_rping_refused', () => {
     let file: string;
     beforeAll(async () => {

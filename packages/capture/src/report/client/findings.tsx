@@ -1,7 +1,7 @@
 /** The findings, worst first, each with its hint and the way to its packets. */
 import { useState } from 'preact/hooks';
 import type { Finding, Severity } from '../../flow/analysis.ts';
-import { formatCount, formatTime } from '../../units.ts';
+import { counted, formatCount, formatTime } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import type { Action } from './state.ts';
 
@@ -19,7 +19,9 @@ const FINDINGS_SHOWN = 20;
 export function Findings({ data, show }: { data: ReportData; show: (action: Action) => void }) {
   const [all, setAll] = useState(false);
   const { findings } = data;
-  const shown = all ? findings : findings.slice(0, FINDINGS_SHOWN);
+  const open = findings.filter(({ isExplained }) => isExplained !== true);
+  const explained = findings.filter(({ isExplained }) => isExplained === true);
+  const shown = all ? open : open.slice(0, FINDINGS_SHOWN);
   return (
     <section id="findings" aria-labelledby="findings-title">
       <h2 id="findings-title">
@@ -28,21 +30,34 @@ export function Findings({ data, show }: { data: ReportData; show: (action: Acti
       {findings.length === 0 ? (
         <p class="empty">Nothing stood out in this capture.</p>
       ) : (
-        <ol class="findings">
-          {shown.map((finding) => (
-            <Item
-              key={`${finding.kind} ${finding.connection} ${finding.start} ${finding.text}`}
-              {...{ finding, data, show }}
-            />
-          ))}
-        </ol>
+        <List {...{ findings: shown, data, show }} />
       )}
-      {shown.length < findings.length && (
+      {shown.length < open.length && (
         <button type="button" class="more" onClick={() => setAll(true)}>
-          Show all {formatCount(findings.length)} findings
+          Show all {formatCount(open.length)} findings
         </button>
       )}
+      {explained.length > 0 && (
+        <details class="explained">
+          <summary>{counted(explained.length, 'finding')} that the verdict explains</summary>
+          <List {...{ findings: explained, data, show }} />
+        </details>
+      )}
     </section>
+  );
+}
+
+function List({ findings, data, show }: Omit<ItemProps, 'finding'> & { findings: readonly Finding[] }) {
+  if (findings.length === 0) return null;
+  return (
+    <ol class="findings">
+      {findings.map((finding) => (
+        <Item
+          key={`${finding.kind} ${finding.connection} ${finding.start} ${finding.text}`}
+          {...{ finding, data, show }}
+        />
+      ))}
+    </ol>
   );
 }
 

@@ -4,7 +4,12 @@ import type { Connection, PlotPoint } from '../../flow/analysis.ts';
 import { DEFAULT_LIMITS, toReportData } from '../data.ts';
 import { inFlightOf } from './in-flight.ts';
 
-const point = (time: number, kind: PlotPoint['kind'], psn: number, requester: 'a' | 'b' = 'a'): PlotPoint => ({
+const point = (
+  time: number,
+  kind: PlotPoint['kind'],
+  psn: number,
+  requester: 'a' | 'b' = 'a',
+): PlotPoint => ({
   time,
   kind,
   psn,
