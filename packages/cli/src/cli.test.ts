@@ -75,8 +75,8 @@ describe('usage', () => {
     ['a missing argument', ['dump'], "missing required argument 'files'"],
     [
       'an argument too many',
-      ['ladder', 'a', 'b', '-o', 'c'],
-      "too many arguments for 'ladder'. Expected 1 argument but got 2.",
+      ['compare', 'a', 'b', 'c'],
+      "too many arguments for 'compare'. Expected 2 arguments but got 3.",
     ],
     [
       'no number',
@@ -328,7 +328,11 @@ describe('dump', () => {
       ['dump', import.meta.dirname],
       `${import.meta.dirname}: the directory has no capture files`,
     ],
-    ['a directory', ['ladder', captures, '-o', 'x'], `${captures}: is a directory; expected a capture file`],
+    [
+      'a directory',
+      ['ladder', import.meta.dirname, '-o', 'x'],
+      `${import.meta.dirname}: the directory has no capture files`,
+    ],
   ])('%s: exit code 1', async (_what, args, message) => {
     const { code, out, err } = await roce(args);
     expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -420,6 +424,45 @@ describe('export', () => {
       expect({ code, out }).toEqual({ code: 2, out: '' });
       expect(err).toContain('twice');
     }
+  });
+
+  test('export and ladder: several files are one capture', async () => {
+    const two = [join(captures, 'cm_rping.pcap'), join(captures, 'err_rnr_then_ok.pcap')];
+    const count = async (...files: string[]) =>
+      JSON.parse((await roce(['flows', '--json', ...files])).out).summary.rocePackets;
+    const output = join(ownFolder(), 'merged.pcapng');
+    expect(await roce(['export', ...two, '-o', output])).toMatchObject({
+      code: 0,
+      err: expect.stringContaining('of 2 files written'),
+    });
+    expect(await count(output)).toBe((await count(two[0])) + (await count(two[1])));
+    const svg = join(ownFolder(), 'merged.svg');
+    expect((await roce(['ladder', ...two, '--qp', '0x70', '-o', svg])).code).toBe(0);
+    const alone = join(ownFolder(), 'alone.svg');
+    await roce(['ladder', two[1], '--qp', '0x70', '-o', alone]);
+    const rows = (path: string) => readFileSync(path, 'utf8').match(/class="row /g)!.length;
+    expect(rows(svg)).toBe(rows(alone));
+    // An input among several is no output.
+    expect((await roce(['export', ...two, '-o', two[1]])).code).toBe(2);
+    expect((await roce(['ladder', captures, '-o', two[1]])).code).toBe(2);
+    expect((await roce(['export', '-', two[0], '-o', output])).code).toBe(2);
+  });
+
+  test('messages and flows: dates instead of seconds', async () => {
+    const file = join(captures, 'cm_rping.pcap');
+    const first = (await roce(['dump', '--time', 'utc', '-c', '1', file])).out;
+    const date = /\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z/.exec(first)![0];
+    const flows = (await roce(['flows', '--time', 'utc', file])).out;
+    expect(flows).toContain(`from ${date}; ICRC`);
+    expect(flows).toMatch(/^CM: from .* outcome +start +took/m);
+    expect(flows).toMatch(/\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z, frame \d/);
+    const [heading, row] = (await roce(['messages', '--time', 'utc', file])).out.split('\n');
+    expect(heading).toMatch(/ start +latency/);
+    const start = /(\S+ \S+Z) /.exec(row!)![1];
+    const all = JSON.parse((await roce(['messages', '--json', file])).out.split('\n')[0] ?? '');
+    const expected = new Date(Date.parse(date.replace(' ', 'T')) + all.start / 1e6).toISOString();
+    expect(start!.slice(0, 19)).toBe(expected.replace('T', ' ').slice(0, 19));
+    expect((await roce(['messages', '--time', 'gmt', file])).code).toBe(2);
   });
 
   test('messages and flows: a connection that there is not', async () => {

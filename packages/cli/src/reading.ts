@@ -30,10 +30,15 @@ const CAPTURE_NAME = /\.(pcap|pcapng|cap|dmp)\d*(\.(gz|zst))?$/i;
  * it. Standard input is read alone.
  */
 export function sourcesOf(files: readonly string[], terminal: Terminal): CaptureSource | readonly string[] {
+  const paths = pathsOf(files);
+  return paths.length === 1 ? sourceOf(paths[0], terminal) : paths;
+}
+
+/** The files that arguments stand for. */
+export function pathsOf(files: readonly string[]): string[] {
   if (files.length > 1 && files.includes(DASH))
     throw new UsageError('standard input can not be merged with other files');
-  const paths = files.flatMap((file) => (file === DASH ? [file] : capturesAt(file)));
-  return paths.length === 1 ? sourceOf(paths[0], terminal) : paths;
+  return files.flatMap((file) => (file === DASH ? [file] : capturesAt(file)));
 }
 
 function capturesAt(path: string): string[] {
@@ -68,7 +73,7 @@ const statsOf = (path: string) =>
   path === DASH ? fstatSync(0, { bigint: true }) : statSync(path, { bigint: true });
 
 /** The source's name in messages. */
-export const nameOfSource = (file: string): string => (file === DASH ? 'standard input' : file);
+const nameOfSource = (file: string): string => (file === DASH ? 'standard input' : file);
 
 export const nameOfSources = (files: readonly string[]): string =>
   files.length === 1 ? nameOfSource(files[0]) : `${files.length} files`;

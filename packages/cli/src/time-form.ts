@@ -38,6 +38,15 @@ export function timeText(
   return dateText(absolute, form);
 }
 
+/** Prints nanoseconds since the first frame in a form; without the time of that frame, they stay what they are. */
+export function timePrinter(form: TimeForm, startTime: string | undefined): (ns: number) => string {
+  const start = startOf(startTime);
+  return (ns) => {
+    const relative = BigInt(Math.round(ns));
+    return timeText(relative, start === undefined ? undefined : start + relative, form);
+  };
+}
+
 /** Nanoseconds since 1970 of a capture's first frame, from `CaptureSummary.startTime`; undefined without one. */
 export function startOf(startTime: string | undefined): bigint | undefined {
   const match = startTime === undefined ? null : /^(.*)\.(\d{9})Z$/.exec(startTime);

@@ -10,6 +10,8 @@ export interface AnalyzeOptions
     Omit<FlowOptions, 'onMessage'> {
   /** Called for each message at its end; of one connection and direction in the order of PSNs. */
   readonly onMessage?: ((message: Message, qps: MessageQps, addresses: Addresses) => void) | undefined;
+  /** Called once, before the first message, with the time of the first frame: `startTime` of the summary. */
+  readonly onStart?: ((startTime: string | undefined) => void) | undefined;
 }
 
 /**
@@ -31,7 +33,7 @@ export function analyzeRecords(
 /** The analysis of what `read` reads. */
 export async function analyzeBy(
   read: (options: ReadOptions) => Promise<ReadResult>,
-  { onMessage, onPacket, ...reading }: AnalyzeOptions,
+  { onMessage, onPacket, onStart, ...reading }: AnalyzeOptions,
 ): Promise<Analysis> {
   let names: Addresses | undefined;
   const analyzer = new FlowAnalyzer({
@@ -41,6 +43,7 @@ export async function analyzeBy(
   const { summary, addresses } = await read({
     ...reading,
     onPacket: (packet, reader) => {
+      if (names === undefined) onStart?.(reader.startTime);
       names = reader.addresses;
       // Between samples packets are missing by design.
       if (!packet.sampled) analyzer.add(packet);

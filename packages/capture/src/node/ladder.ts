@@ -21,7 +21,7 @@ export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChu
  * @returns the packets in the order of the capture; one more than `most` means that there are more
  */
 export async function readLadder(
-  source: CaptureSource,
+  source: CaptureSource | readonly string[],
   connection: ConnectionName,
   { filter = {}, most, ...options }: LadderReadOptions,
 ): Promise<LadderPacket[]> {

@@ -130,7 +130,7 @@ export class PacketReader {
       file,
       format,
       linkTypes,
-      startTime: this.#startTime(),
+      startTime: this.startTime,
       duration: this.#most - this.#least,
       frames: this.frames,
       rocePackets: this.rocePackets,
@@ -332,7 +332,8 @@ export class PacketReader {
     else if (time > this.#most) this.#most = time;
   }
 
-  #startTime(): string | undefined {
+  /** The time of the first frame, in UTC (ISO 8601, nanoseconds); undefined before it, and where it is no date. */
+  get startTime(): string | undefined {
     if (this.#start === undefined) return undefined;
     const { seconds, nanoseconds } = this.#start;
     const date = new Date(seconds * 1000);

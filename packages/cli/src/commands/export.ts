@@ -18,10 +18,11 @@ import {
   exitCode,
   isFile,
   isSameFile,
-  nameOfSource,
+  nameOfSources,
+  pathsOf,
   type ReadingChoices,
   readingOptions,
-  sourceOf,
+  sourcesOf,
 } from '../reading.ts';
 import { checkSpan, connectionOf, understood } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
@@ -38,16 +39,19 @@ interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
   json: boolean;
 }
 
-export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { anonymize, key, zeroPayload, comments, connection, json } = options;
-  check(file!, options);
+  check(files, options);
   checkSpan(options);
   const { filter: expression } = options;
   if (expression !== undefined) understood(() => packetExpression(expression, new AddressTable()));
-  const name = nameOfSource(file!);
+  const name = nameOfSources(files);
   const output = options.output === DASH ? 'standard output' : options.output;
   const reading = await readingOptions(terminal, options);
-  const analysis = comments || connection !== undefined ? await analyzeCapture(file!, reading) : undefined;
+  const analysis =
+    comments || connection !== undefined
+      ? await analyzeCapture(sourcesOf(files, terminal), reading)
+      : undefined;
   const filter = {
     ...options,
     connection: analysis && connection !== undefined ? connectionOf(analysis, connection) : undefined,
@@ -58,7 +62,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { packets, summary } = await written(options.output, terminal, async (writer) => {
     let fits: ((packet: RocePacket) => boolean) | undefined;
     let isWanted: ((packet: RocePacket) => boolean) | undefined;
-    return await exportPackets(sourceOf(file!, terminal), writer, {
+    return await exportPackets(sourcesOf(files, terminal), writer, {
       anonymizer,
       zeroPayload,
       ...reading,
@@ -72,14 +76,18 @@ export async function run([file]: readonly string[], options: Options, terminal:
   });
   if (json) terminal.json({ output, packets, of: summary.rocePackets, damage: summary.damage ?? null });
   else terminal.message(`${packets} of ${summary.rocePackets} RoCE packets of ${name} written to ${output}`);
-  return exitCode(summary, file!, terminal);
+  return exitCode(summary, files, terminal);
 }
 
-function check(file: string, { output, json, anonymize, key, comments, connection }: Options): void {
+function check(
+  files: readonly string[],
+  { output, json, anonymize, key, comments, connection }: Options,
+): void {
   if (key !== undefined && !anonymize) throw new UsageError('--key needs --anonymize');
   if (output === DASH && json) throw new UsageError('-o - writes to standard output, and so does --json');
-  if (isSameFile(file, output)) throw new UsageError(`input and output are the same file, ${output}`);
-  if ((comments || connection !== undefined) && !isFile(file))
+  if (pathsOf(files).some((file) => isSameFile(file, output)))
+    throw new UsageError(`input and output are the same file, ${output}`);
+  if ((comments || connection !== undefined) && !files.every(isFile))
     throw new UsageError('--comments and --connection read the capture twice: they need a file');
 }
 

@@ -33,8 +33,10 @@ import {
 } from '../selection.ts';
 import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
+import { type TimeForm, timePrinter } from '../time-form.ts';
 
 interface Options extends ReadingChoices, Selection, FindingChoices {
+  time: TimeForm;
   json: boolean;
   csv: boolean;
 }
@@ -53,7 +55,7 @@ export async function run(files: readonly string[], options: Options, terminal: 
   const isEmpty = analysis.summary.frames === 0;
   if (json) await terminal.jsonParts(jsonOf(analysis));
   else if (csv) printCsv(analysis.findings, terminal);
-  else if (!isEmpty) print(analysis, terminal);
+  else if (!isEmpty) print(analysis, options.time, terminal);
   const code = exitCode(analysis.summary, files, terminal, { isShown: !json && !csv && !isEmpty });
   return code || findingsCode(analysis.findings, options);
 }
@@ -72,17 +74,18 @@ function printCsv(findings: readonly Finding[], terminal: Terminal): void {
   for (const finding of single) terminal.line(findingCsv(finding));
 }
 
-function print(analysis: Analysis, terminal: Terminal): void {
+function print(analysis: Analysis, form: TimeForm, terminal: Terminal): void {
   const { summary, overview, connections, exchanges, findings, unconnected } = analysis;
   const { bold, dim } = terminal.colors;
   printVerdicts(analysis, terminal);
+  const timeOf = form === 'relative' ? undefined : timePrinter(form, summary.startTime);
   const { frames, rocePackets, duration, icrc } = summary;
   const verdicts = [`${formatCount(icrc.ok)} ok`];
   if (icrc.bad > 0) verdicts.push(`${formatCount(icrc.bad)} bad`);
   if (icrc.none > 0) verdicts.push(`${formatCount(icrc.none)} not checked${uncheckedReason(summary)}`);
   terminal.paragraph(
     '',
-    `${counted(rocePackets, 'RoCE packet')} in ${counted(frames, 'frame')}, ${formatDuration(duration)}; ICRC ${verdicts.join(', ')}`,
+    `${counted(rocePackets, 'RoCE packet')} in ${counted(frames, 'frame')}, ${formatDuration(duration)}${timeOf === undefined ? '' : ` from ${timeOf(0)}`}; ICRC ${verdicts.join(', ')}`,
   );
   if (connections.length > 0) {
     for (const line of overviewText(overview)) terminal.paragraph('', line);
@@ -99,10 +102,10 @@ function print(analysis: Analysis, terminal: Terminal): void {
       ),
     );
   }
-  if (exchanges.length > 0) printExchanges(exchanges, terminal);
+  if (exchanges.length > 0) printExchanges(exchanges, timeOf, terminal);
   terminal.line();
   if (findings.length === 0) terminal.line('No findings.');
-  for (const finding of findings) if (finding.isExplained !== true) printFinding(finding, terminal);
+  for (const finding of findings) if (finding.isExplained !== true) printFinding(finding, timeOf, terminal);
   const explained = explainedText(findings);
   if (explained !== undefined) terminal.paragraph('', dim(explained));
 }
@@ -210,9 +213,13 @@ function columnsFor(connections: readonly Connection[]): readonly Column<Connect
 /** Exchanges that are listed; JSON has all. */
 const MAX_EXCHANGES = 50;
 
-function printExchanges(exchanges: readonly CmExchange[], terminal: Terminal): void {
+function printExchanges(
+  exchanges: readonly CmExchange[],
+  timeOf: ((ns: number) => string) | undefined,
+  terminal: Terminal,
+): void {
   const shown = exchanges.slice(0, MAX_EXCHANGES);
-  const { heading, rows } = fitTable(EXCHANGE_COLUMNS, shown, terminal.paragraphWidth);
+  const { heading, rows } = fitTable(exchangeColumns(timeOf), shown, terminal.paragraphWidth);
   terminal.line();
   terminal.line(terminal.colors.bold(heading ?? 'Exchanges of the connection manager'));
   for (const row of rows) terminal.line(row);
@@ -226,7 +233,7 @@ const party = ({ address, qpn }: CmExchange['active']): string => endpoint({ add
 const timeoutOf = (code: number): string =>
   code === 0 ? 'none' : `${code} (${formatDuration(4096 * 2 ** code)})`;
 
-const EXCHANGE_COLUMNS: readonly Column<CmExchange>[] = [
+const exchangeColumns = (timeOf: ((ns: number) => string) | undefined): readonly Column<CmExchange>[] => [
   { heading: 'CM: from', value: ({ active }) => party(active) },
   { heading: 'to', value: ({ passive }) => party(passive) },
   { heading: 'service', value: ({ service }) => service ?? '?' },
@@ -237,7 +244,11 @@ const EXCHANGE_COLUMNS: readonly Column<CmExchange>[] = [
         ? `${outcome}${isDisconnected ? ', disconnected' : ''}`
         : `rejected: ${reject.reason}`,
   },
-  { heading: 'start, s', value: ({ start }) => formatSeconds(start), right: true },
+  {
+    heading: timeOf === undefined ? 'start, s' : 'start',
+    value: ({ start }) => (timeOf ?? formatSeconds)(start),
+    right: true,
+  },
   {
     heading: 'took',
     value: ({ connectTime, answerTime }) => {
@@ -259,14 +270,21 @@ const EXCHANGE_COLUMNS: readonly Column<CmExchange>[] = [
 const depth = ({ initiatorDepth, responderResources }: CmExchange['active']): string =>
   initiatorDepth < 0 ? '?' : `${initiatorDepth} of ${responderResources}`;
 
-function printFinding({ kind, severity, text, hint, frames, frameCount }: Finding, terminal: Terminal): void {
+function printFinding(
+  { kind, severity, text, hint, start, frames, frameCount }: Finding,
+  timeOf: ((ns: number) => string) | undefined,
+  terminal: Terminal,
+): void {
   const { red, yellow, cyan, dim } = terminal.colors;
   const color = { error: red, warning: yellow, note: cyan }[severity];
   const shown = frames.slice(0, 8).join(', ');
   const more = frameCount > Math.min(8, frames.length) ? ', …' : '';
+  const place = [timeOf?.(start) ?? '', shown === '' ? '' : `frame ${shown}${more}`]
+    .filter((part) => part !== '')
+    .join(', ');
   terminal.paragraph(
     `${color(severity.padEnd(7))}  `,
-    `${FINDING_TITLES[kind]}: ${text}${shown === '' ? '' : dim(` [frame ${shown}${more}]`)}`,
+    `${FINDING_TITLES[kind]}: ${text}${place === '' ? '' : dim(` [${place}]`)}`,
   );
   terminal.paragraph('         ', dim(hint));
 }

@@ -13,7 +13,15 @@ import {
   renderLadder,
 } from '@node-roce/capture/node';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { exitCode, isFile, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import {
+  exitCode,
+  isFile,
+  nameOfSources,
+  pathsOf,
+  type ReadingChoices,
+  readingOptions,
+  sourcesOf,
+} from '../reading.ts';
 import { checkSpan } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -37,13 +45,13 @@ interface Options extends ReadingChoices {
 /** Connections that an error message lists. */
 const LISTED = 10;
 
-export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  checkOutput(file!, options.output, options.json);
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  for (const file of pathsOf(files)) checkOutput(file, options.output, options.json);
   checkSpan(options);
-  const name = nameOfSource(file!);
+  const name = nameOfSources(files);
   const reading = await readingOptions(terminal, options);
-  const analysis = await analyzeCapture(sourceOf(file!, terminal), reading);
-  if (nothingDecoded(analysis.summary) !== undefined) return exitCode(analysis.summary, file!, terminal);
+  const analysis = await analyzeCapture(sourcesOf(files, terminal), reading);
+  if (nothingDecoded(analysis.summary) !== undefined) return exitCode(analysis.summary, files, terminal);
   const connection = chosen(analysis, options, name);
   const { count: most, rowHeight, width, title } = options;
   const filter = filterOf(options);
@@ -51,7 +59,8 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { aToB, bToA } = connection;
   const all = aToB.packets + aToB.repeatedFrames + bToA.packets + bToA.repeatedFrames;
   if (connection.ladder.length < all) {
-    if (isFile(file!)) packets = await readLadder(file!, connection, { ...reading, filter, most });
+    if (files.every(isFile))
+      packets = await readLadder(sourcesOf(files, terminal), connection, { ...reading, filter, most });
     // A stream can't be read again.
     else
       terminal.message(
@@ -66,7 +75,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   if (packets.length > most) {
     terminal.message(`only the first ${most} packets: choose with --from and --to, or raise --count`);
   }
-  return exitCode(analysis.summary, file!, terminal);
+  return exitCode(analysis.summary, files, terminal);
 }
 
 /** The connection that was asked for, or the only one. */

@@ -16,12 +16,14 @@ import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../rea
 import { checkSpan, connectionOf, Greatest, isWithin, type Selection } from '../selection.ts';
 import { type Column, lineOf, paragraphOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
+import { type TimeForm, timePrinter } from '../time-form.ts';
 
 interface Options extends ReadingChoices, Selection {
   qp?: number;
   operation?: string;
   outcome?: MessageOutcome;
   retransmitted: boolean;
+  time: TimeForm;
   json: boolean;
   csv: boolean;
 }
@@ -40,22 +42,24 @@ export async function run(files: readonly string[], options: Options, terminal: 
     options.top === undefined
       ? undefined
       : new Greatest<Row>(options.top, ({ message }) => message.latency ?? 0);
+  const table = new MessageTable(terminal, options.time);
   let isHeaded = json;
   const head = () => {
     if (isHeaded) return;
     isHeaded = true;
     if (csv) terminal.line(MESSAGE_CSV_HEADER);
-    else if (fits(terminal)) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
+    else if (table.fits) terminal.line(terminal.colors.bold(table.heading));
   };
   const show = (row: Row) => {
     const { message, qps } = row;
     head();
     if (json) terminal.json({ ...message, qps: { requester: qps.requester, responder: qps.responder } });
     else if (csv) terminal.line(messageCsv(message));
-    else print(row, terminal);
+    else table.print(row);
   };
   const analysis = await analyzeCapture(sourcesOf(files, terminal), {
     ...(await readingOptions(terminal, options)),
+    onStart: (startTime) => table.begins(startTime),
     onMessage: (message, qps, addresses) => {
       if (!isWanted(message, qps, options)) return;
       if (!isNamed(addresses.text(qps.requesterAddress)) && !isNamed(addresses.text(qps.responderAddress)))
@@ -82,20 +86,16 @@ function isWanted(message: Message, { requester, responder }: MessageQps, option
   );
 }
 
-function print(row: Row, terminal: Terminal): void {
-  const cells = () => COLUMNS.map(({ value }) => value(row));
-  const line = fits(terminal)
-    ? lineOf(COLUMNS, cells(), WIDTHS)
-    : paragraphOf(COLUMNS, row, terminal.paragraphWidth);
-  const { outcome } = row.message;
-  const { red, yellow } = terminal.colors;
-  terminal.line(outcome === 'failed' ? red(line) : outcome === 'incomplete' ? yellow(line) : line);
-}
-
 const qpn = (number: number): string => (number < 0 ? '?' : `0x${number.toString(16)}`);
 
+/** `2026-11-28 13:45:26.123456Z` */
+const DATE_WIDTH = 27;
+
 // Rows are printed as they come, so the widths are fixed: nearly all cells fit.
-const TABLE: readonly (Column<Row> & { width: number })[] = [
+const tableIn = (
+  form: TimeForm,
+  timeOf: (ns: number) => string,
+): readonly (Column<Row> & { width: number })[] => [
   { heading: '#', width: 3, right: true, value: ({ message }) => String(message.connection) },
   { heading: 'message', width: 7, right: true, value: ({ message }) => String(message.id) },
   {
@@ -109,7 +109,12 @@ const TABLE: readonly (Column<Row> & { width: number })[] = [
   { heading: 'packets', width: 7, right: true, value: ({ message }) => String(message.packets) },
   { heading: 'retransmitted', width: 13, right: true, value: ({ message }) => String(message.retransmitted) },
   { heading: 'frame', width: 7, right: true, value: ({ message }) => String(message.firstFrame) },
-  { heading: 'start, s', width: 10, right: true, value: ({ message }) => formatSeconds(message.start) },
+  {
+    heading: form === 'relative' ? 'start, s' : 'start',
+    width: form === 'relative' ? 10 : DATE_WIDTH,
+    right: true,
+    value: ({ message }) => timeOf(message.start),
+  },
   {
     heading: 'latency',
     width: 8,
@@ -123,10 +128,47 @@ const TABLE: readonly (Column<Row> & { width: number })[] = [
       failure === undefined ? outcome : `${outcome}: ${failure}`,
   },
 ];
-const COLUMNS: readonly Column<Row>[] = TABLE;
-/** Whether a line of the table fits the terminal. */
-const fits = (terminal: Terminal) => TABLE_WIDTH <= terminal.paragraphWidth;
+/** Rows as they come, below a heading; where the terminal is narrower than the table, a paragraph each. */
+class MessageTable {
+  readonly #terminal: Terminal;
+  readonly #form: TimeForm;
+  readonly #columns: readonly Column<Row>[];
+  readonly #widths: readonly number[];
+  #timeOf: (ns: number) => string = formatSeconds;
 
-const HEADINGS = TABLE.map(({ heading }) => heading);
-const WIDTHS = TABLE.map(({ width }) => width);
-const TABLE_WIDTH = WIDTHS.reduce((sum, width) => sum + width + 2, -2);
+  constructor(terminal: Terminal, form: TimeForm) {
+    this.#terminal = terminal;
+    this.#form = form;
+    const table = tableIn(form, (ns) => this.#timeOf(ns));
+    this.#columns = table;
+    this.#widths = table.map(({ width }) => width);
+  }
+
+  get fits(): boolean {
+    const width = this.#widths.reduce((sum, each) => sum + each + 2, -2);
+    return width <= this.#terminal.paragraphWidth;
+  }
+
+  get heading(): string {
+    const headings = this.#columns.map(({ heading }) => heading);
+    return lineOf(this.#columns, headings, this.#widths);
+  }
+
+  /** The time of the first frame, before the first row. */
+  begins(startTime: string | undefined): void {
+    if (this.#form !== 'relative') this.#timeOf = timePrinter(this.#form, startTime);
+  }
+
+  print(row: Row): void {
+    const line = this.fits
+      ? lineOf(
+          this.#columns,
+          this.#columns.map(({ value }) => value(row)),
+          this.#widths,
+        )
+      : paragraphOf(this.#columns, row, this.#terminal.paragraphWidth);
+    const { outcome } = row.message;
+    const { red, yellow } = this.#terminal.colors;
+    this.#terminal.line(outcome === 'failed' ? red(line) : outcome === 'incomplete' ? yellow(line) : line);
+  }
+}

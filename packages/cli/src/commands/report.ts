@@ -1,7 +1,7 @@
 /** `roce report`: a capture as one HTML file. */
 import { analyzeCapture, counted, renderReport } from '@node-roce/capture/node';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
+import { exitCode, pathsOf, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import { checkSpan, connectionFilter, type Selection, selected } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 import { programName } from '../version.ts';
@@ -13,7 +13,7 @@ interface Options extends ReadingChoices, Selection {
 }
 
 export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  for (const file of files) checkOutput(file, options.output, options.json);
+  for (const file of pathsOf(files)) checkOutput(file, options.output, options.json);
   checkSpan(options);
   if (options.filter !== undefined) connectionFilter(options.filter);
   const whole = await analyzeCapture(sourcesOf(files, terminal), {

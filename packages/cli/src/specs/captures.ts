@@ -140,13 +140,13 @@ export const captureCommands: readonly CommandSpec[] = [
     load: () => import('../commands/dump.ts'),
   },
   {
-    usage: 'export <file>',
+    usage: 'export <files...>',
     summary: 'Copy a part of a capture, optionally without addresses and payload',
     description:
       'Writes the selected RoCE packets into a pcapng, each in a frame of its own: super-packets are split, and ' +
       'packets are extracted from mirrors. --anonymize replaces addresses: those that share a prefix still share one ' +
       "afterwards, and private ranges stay private; MAC addresses and the connection manager's messages are covered. " +
-      'Checksums and ICRCs are computed anew; a wrong ICRC stays wrong. An interrupted export leaves no file.',
+      `Checksums and ICRCs are computed anew; a wrong ICRC stays wrong. An interrupted export leaves no file. ${SEVERAL}`,
     options: [
       output('pcapng'),
       ...packetFilters,
@@ -197,6 +197,7 @@ export const captureCommands: readonly CommandSpec[] = [
       ...selection('connections and findings', 'Select the connections with most packets, most first'),
       filter('connections'),
       ...findingChoices,
+      time,
       icrcMode,
       port,
       json('Print one JSON object: connections with all counts and series, findings'),
@@ -207,6 +208,7 @@ export const captureCommands: readonly CommandSpec[] = [
       ["flows --json trace.pcap | jq '.connections[].ackRoundTrip'", 'JSON for programs'],
       ['flows ring/', 'All captures in a directory as one'],
       ['flows --icrc skip trace.pcapng.gz', 'Faster, if damaged packets do not matter'],
+      ['flows --time utc trace.pcap', 'Findings with date and time, to look for in logs'],
       ['flows --fail-on warning trace.pcap', 'For CI: exit code 1 if there is a warning or an error'],
     ],
     load: () => import('../commands/flows.ts'),
@@ -232,6 +234,7 @@ export const captureCommands: readonly CommandSpec[] = [
       },
       { flags: '--retransmitted', summary: 'Select messages with retransmitted packets' },
       ...selection('messages', 'Select the messages with the longest latency, longest first'),
+      time,
       icrcMode,
       port,
       json('Print one JSON object per message'),
@@ -313,12 +316,12 @@ export const captureCommands: readonly CommandSpec[] = [
     load: () => import('../commands/compare.ts'),
   },
   {
-    usage: 'ladder <file>',
+    usage: 'ladder <files...>',
     summary: 'Draw the packets of a connection as a ladder, in SVG',
     description:
       'One arrow per packet between the two ends, in the order of the capture, with retransmissions and their causes, ' +
       'NAKs, and gaps in time. The same capture gives the same drawing. If a capture has several connections, --qp or ' +
-      '--connection selects one.',
+      `--connection selects one. ${SEVERAL}`,
     options: [
       {
         flags: '--qp <number>',

@@ -44,7 +44,7 @@ const fitting = (text: string): string => text.slice(0, 20_000);
  * Rejects as `readPackets` does, and with the writer's error.
  */
 export async function exportPackets(
-  source: CaptureSource,
+  source: CaptureSource | readonly string[],
   writer: CaptureWriter<PcapngEncoder>,
   options: ExportOptions = {},
 ): Promise<ExportResult> {
