@@ -45,6 +45,12 @@ export interface Context {
   pauses: readonly PauseSender[];
 }
 
+/** The causes that `makers` find in each direction of a connection. */
+export const ofDirections = (
+  context: Context,
+  makers: readonly ((context: Context, direction: Direction) => Cause[])[],
+): Cause[] => context.directions.flatMap((direction) => makers.flatMap((make) => make(context, direction)));
+
 /** The addresses of a direction: its sender, the requester of its requests, and its receiver. */
 export function endsOf({ connection: { a, b } }: Context, direction: Direction) {
   return direction.from === 'a'

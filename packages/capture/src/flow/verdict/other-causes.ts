@@ -2,7 +2,7 @@
 import { counted, formatDuration } from '../../units.ts';
 import type { Stall } from '../analysis.ts';
 import type { Direction } from '../track/direction.ts';
-import { type Cause, type Context, endsOf, event, findingOf, Rank } from './cause.ts';
+import { type Cause, type Context, endsOf, event, findingOf, ofDirections, Rank } from './cause.ts';
 
 /** Waits that are worth a verdict: so long, or such a share of the connection's time. */
 const LONG_WAIT = 50e6;
@@ -11,15 +11,8 @@ const SHARE = 0.2;
 /** A receiver may answer a few marks with one CNP, which the capture may have missed. */
 const MANY_MARKS = 8;
 
-export function otherCauses(context: Context): Cause[] {
-  return context.directions.flatMap((direction) => [
-    ...slowResponder(context, direction),
-    ...unreliableLoss(context, direction),
-    ...congestion(context, direction),
-    ...unexplained(context, direction),
-    ...silentLikeTimeout(context, direction),
-  ]);
-}
+export const otherCauses = (context: Context): Cause[] =>
+  ofDirections(context, [slowResponder, unreliableLoss, congestion, unexplained, silentLikeTimeout]);
 
 function slowResponder(context: Context, direction: Direction): Cause[] {
   const { requester: tracker, recoveries, start, end, peer } = direction;

@@ -4,7 +4,7 @@ import type { FindingKind } from '../findings/kinds.ts';
 import type { IcmpError, IcmpReason } from '../icmp.ts';
 import type { Direction } from '../track/direction.ts';
 import { type IcrcMistake, type IcrcTrial, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
-import { type Cause, type Context, endsOf, event, findingOf, Rank } from './cause.ts';
+import { type Cause, type Context, endsOf, event, findingOf, ofDirections, Rank } from './cause.ts';
 
 /** Kinds of findings that a cause of silence makes superfluous. */
 const SILENCE: readonly FindingKind[] = ['retries-exceeded', 'retransmissions', 'stalls', 'one-direction'];
@@ -37,17 +37,16 @@ export function neverRightCm(
   };
 }
 
-export function pathCauses(context: Context, icmp: readonly IcmpError[]): Cause[] {
-  return context.directions.flatMap((direction) => [
-    ...neverRight(context, direction),
-    ...icmpErrors(context, direction, icmp),
-    ...pathMtu(context, direction),
-    ...ttl(context, direction),
-    ...pkeys(context, direction),
-    ...checksums(context, direction),
-    ...trafficClasses(context, direction),
+export const pathCauses = (context: Context, icmp: readonly IcmpError[]): Cause[] =>
+  ofDirections(context, [
+    neverRight,
+    (_, direction) => icmpErrors(context, direction, icmp),
+    pathMtu,
+    ttl,
+    pkeys,
+    checksums,
+    trafficClasses,
   ]);
-}
 
 function neverRight(context: Context, direction: Direction): Cause[] {
   const { trial, counts, peer } = direction;

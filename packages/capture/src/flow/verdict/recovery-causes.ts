@@ -1,6 +1,6 @@
 /** Causes of recoveries: damage, loss, reordering, needless repeats, a host that stood still. */
 import { counted, formatDuration, formatPsn } from '../../units.ts';
-import type { ChainEvent, EpisodeReason } from '../analysis.ts';
+import type { Certainty, ChainEvent, EpisodeReason } from '../analysis.ts';
 import type { FindingKind } from '../findings/kinds.ts';
 import type { OpenRecovery } from '../record/recoveries.ts';
 import type { Direction } from '../track/direction.ts';
@@ -55,9 +55,9 @@ export function recoveryCauses(context: Context): Cause[] {
     const total = direction.recoveries.kept.length;
     const isUnchecked = direction.counts.icrcUnchecked + (direction.peer?.counts.icrcUnchecked ?? 0) > 0;
     return [...groups.values()].flatMap((group) => {
-      const make = MAKERS[group.reason];
-      if (make === undefined) return [];
-      const cause = make(context, group, total);
+      const row = ROWS[group.reason];
+      if (row === undefined) return [];
+      const cause = causeOf(row, tellingOf(context, group, total));
       // Packets whose ICRC was not checked may be damaged: their PSNs prove nothing.
       if (cause.certainty === 'certain' && isUnchecked) cause.certainty = 'likely';
       return [cause];
@@ -94,58 +94,61 @@ function closing(episode: Episode, requester: string, responder: string): ChainE
   ];
 }
 
-type Maker = (context: Context, group: Group, total: number) => Cause;
+/** A group with what texts about it need. */
+interface Telling extends Group {
+  context: Context;
+  requester: string;
+  responder: string;
+  /** `3 of 5 recoveries`. */
+  share: string;
+  /** `; nothing was lost`, where the group has all recoveries. */
+  nothingLost: string;
+}
 
-const damaged: Maker = (context, group, total) => {
-  const { direction, recoveries, shown } = group;
-  const { requester, responder } = endsOf(context, direction);
-  const frames = recoveries.flatMap(({ damaged: frame }) => frame ?? []);
-  const isAnswer = shown.missing === 'response' && shown.cause !== 'sequence-nak';
-  const [from, to] = isAnswer ? [responder, requester] : [requester, responder];
-  const share = shareOf(group, total);
+const tellingOf = (context: Context, group: Group, total: number): Telling => ({
+  ...group,
+  ...endsOf(context, group.direction),
+  context,
+  share: shareOf(group, total),
+  nothingLost: group.recoveries.length === total ? '; nothing was lost' : '',
+});
+
+/** The verdict of a reason in words, and its proof. */
+interface Row {
+  kind: FindingKind;
+  /** Whose fault it is: an address, or the network. */
+  culprit: (telling: Telling) => string;
+  /** Unless given: certain, if an episode of the group is. */
+  certainty?: (telling: Telling) => Certainty;
+  text: (telling: Telling) => string;
+  /** In any order, without those that the capture has no frame of. */
+  chain: (telling: Telling) => ChainEvent[];
+  /** Kinds of findings that it explains, in addition to those of all recoveries. */
+  explains?: readonly FindingKind[];
+  /** The finding, where no other part makes it. */
+  finding?: (telling: Telling) => { statement: string; hint: string; frames?: readonly number[] };
+}
+
+function causeOf(row: Row, telling: Telling): Cause {
+  const { context, direction, recoveries, isCertain } = telling;
+  const found = row.finding?.(telling);
   return {
-    kind: 'damaged-on-the-way',
+    kind: row.kind,
     severity: 'warning',
     rank: Rank.COSTS,
     weight: recoveries.length,
-    certainty: group.isCertain ? 'certain' : 'likely',
-    text: `The network damaged packets from ${from} to ${to} (wrong ICRC); this explains ${share}.`,
-    culprit: 'network',
-    chain: [
-      ...event(shown.damagedFrame, `${psnOf(shown)} is damaged: wrong ICRC, the receiver drops it`),
-      ...closing(shown, requester, responder),
-    ],
-    explains: [...EXPLAINED, 'icrc-bad'],
-    finding: findingOf(
-      context,
-      direction,
-      `${counted(frames.length, 'packet')} with a wrong ICRC made ${share} necessary: the receiver dropped them, and the requester sent them again`,
-      'Look at CRC errors and FEC counters of the links and NICs on the way: cables, transceivers, switch memory.',
-      frames,
-    ),
+    certainty: row.certainty?.(telling) ?? (isCertain ? 'certain' : 'likely'),
+    text: row.text(telling),
+    culprit: row.culprit(telling),
+    chain: inOrder(row.chain(telling)),
+    explains: [...EXPLAINED, ...(row.explains ?? [])],
+    finding:
+      found && findingOf(context, direction, found.statement, found.hint, found.frames ?? framesOf(telling)),
   };
-};
+}
 
-const reordered: Maker = (context, group, total) => {
-  const { direction, recoveries, shown } = group;
-  const { requester, responder } = endsOf(context, direction);
-  const isAll = recoveries.length === total;
-  return {
-    kind: 'reordering',
-    severity: 'warning',
-    rank: Rank.COSTS,
-    weight: recoveries.length,
-    certainty: group.isCertain ? 'certain' : 'likely',
-    text: `The network reordered packets from ${requester} to ${responder}; this explains ${shareOf(group, total)}${isAll ? '; nothing was lost' : ''}.`,
-    culprit: 'network',
-    chain: inOrder([
-      ...event(shown.lateFrame, `${psnOf(shown)} arrives behind packets that were sent after it`),
-      ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`),
-      ...closing(shown, requester, responder),
-    ]),
-    explains: EXPLAINED,
-  };
-};
+const network = (): string => 'network';
+const theResponder = ({ responder }: Telling): string => responder;
 
 /** Whether the packets were lost behind the capture point, and where, in words; no words: not known. */
 function placeOf(
@@ -162,139 +165,156 @@ function placeOf(
     : [true, `from the capture point to ${near}`];
 }
 
-const lost: Maker = (context, group, total) => {
-  const { direction, recoveries, shown } = group;
-  const { requester, responder } = endsOf(context, direction);
+/** Packets, answers, or either, and the ways in which they may have got lost: behind the capture point, all look the same. */
+function lossOf({
+  recoveries,
+  shown,
+  requester,
+  responder,
+}: Telling): [what: string, where: string, fate: string] {
   const kinds = new Set(recoveries.map(({ missing }) => missing));
   const [only] = kinds;
   const isOne = kinds.size === 1 && only !== 'either' && only !== 'unknown';
   const what = isOne ? (only === 'response' ? 'answers' : 'packets') : 'packets or answers';
   const [isBehind, where] = placeOf(shown, requester, responder);
-  const place = where || `between ${requester} and ${responder}`;
-  // Behind the capture point damage, and packets that come late, look the same.
   const fate = where === '' ? 'lost or delayed' : isBehind ? 'lost, damaged or delayed' : 'lost';
-  return {
-    kind: 'packets-lost',
-    severity: 'warning',
-    rank: Rank.COSTS,
-    weight: recoveries.length,
-    certainty: shown.side === 'unknown' || shown.missing === 'either' ? 'likely' : certaintyOf(shown.grade),
-    text: `The path ${place} ${fate} ${what}; this explains ${shareOf(group, total)}.`,
-    culprit: 'network',
-    chain: inOrder([
-      ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`),
-      ...event(shown.answeredFrame, `${responder} answers, and ${requester} does not get the answer in time`),
-      ...closing(shown, requester, responder),
-    ]),
-    explains: EXPLAINED,
-    finding: findingOf(
-      context,
-      direction,
-      `the path ${placeOf(shown, 'the requester', 'the responder')[1] || 'between both ends'} ${fate} ${what}: ${shareOf(group, total)}`,
-      'Look at drops in switches and NICs between them: buffers, PFC, ECN, and paths that reorder behind the capture point.',
-      framesOf(group),
-    ),
-  };
-};
+  return [what, where || `between ${requester} and ${responder}`, fate];
+}
 
-const spurious: Maker = (context, group, total) => {
-  const { direction, recoveries, shown } = group;
-  const { requester, responder } = endsOf(context, direction);
-  const isAll = recoveries.length === total;
-  return {
-    kind: 'spurious-retransmission',
-    severity: 'warning',
-    rank: Rank.COSTS,
-    weight: recoveries.length,
-    certainty: group.isCertain ? 'certain' : 'likely',
-    text: `${requester} retransmitted packets that ${responder} had: answers came late; ${shareOf(group, total)}${isAll ? '; nothing was lost' : ''}.`,
-    culprit: responder,
-    chain: inOrder([
-      ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`),
-      ...event(shown.answeredFrame, `${responder} answers`),
-      ...closing(shown, requester, responder),
-      ...event(
-        shown.repeated > 0 ? shown.lastAnswerFrame : 0,
-        `${responder} answers the other copy, too: both arrived`,
-      ),
-    ]),
-    explains: [...EXPLAINED, 'ghost-acks'],
-    finding: findingOf(
-      context,
-      direction,
-      `${counted(recoveries.length, 'recovery', 'recoveries')} for packets that had arrived: the ACK timeout is shorter than the answer takes`,
-      'Raise the ACK timeout of the requester, or find out why the responder answers late.',
-      framesOf(group),
-    ),
-  };
-};
-
-const stoodStill: Maker = (context, group, total) => {
-  const { direction, recoveries, shown } = group;
-  const { requester, responder } = endsOf(context, direction);
-  const silence = formatDuration(shown.silence);
-  const copies = shown.packets + 1;
-  const isAll = recoveries.length === total;
-  return {
-    kind: 'host-stood-still',
-    severity: 'warning',
-    rank: Rank.COSTS,
-    weight: recoveries.length,
-    certainty: 'likely',
-    text: `${responder} stood still for ${silence}; it answered everything afterwards${isAll ? '; nothing was lost' : ''}.`,
-    culprit: responder,
-    chain: inOrder([
-      ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}; nothing comes from ${responder}`),
-      ...event(shown.frame, `${requester} sends it again (${counted(shown.recoveries, 'retransmission')})`),
-      ...event(shown.answerFrame, `${responder} answers after ${silence}`),
-      ...event(
-        shown.lastAnswerFrame,
-        `${counted(shown.repeated + 1, 'answer')} to ${counted(copies, 'copy', 'copies')}: all had arrived`,
-      ),
-    ]),
-    explains: [...EXPLAINED, 'ghost-acks'],
-    finding: findingOf(
-      context,
-      direction,
-      `the responder answered nothing for ${silence}, and then every copy: it stood still, or the path held the packets`,
-      'Look at the host: its scheduler, a debugger, a virtual machine that was paused, memory pressure. No packet was lost.',
-      framesOf(group),
-    ),
-  };
-};
-
-const notReady: Maker = (context, { direction, recoveries, shown }, total) => {
-  const { requester, responder } = endsOf(context, direction);
-  const waits = direction.requester?.rnrWait.result();
-  const waited =
-    waits === undefined ? '' : `; ${requester} waited ${formatDuration(waits.mean * waits.count)}`;
-  const isAll = recoveries.length === total ? '; nothing was lost' : '';
-  return {
-    kind: 'rnr',
-    severity: 'warning',
-    rank: Rank.COSTS,
-    weight: recoveries.length,
-    certainty: 'certain',
-    text: `${responder} had no receive posted ${counted(recoveries.length, 'time')} (RNR)${waited}${isAll}.`,
-    culprit: responder,
-    chain: inOrder([
-      ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`),
-      ...event(shown.evidenceFrame, `${responder} has no receive posted (RNR NAK)`),
-      ...event(shown.frame, `${requester} sends ${psnOf(shown)} again after the wait`),
-      ...event(shown.answerFrame, `${responder} answers`),
-    ]),
-    explains: [...EXPLAINED, 'rnr'],
-  };
-};
+const sent = ({ shown, requester }: Telling): ChainEvent[] =>
+  event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`);
+const closed = ({ shown, requester, responder }: Telling): ChainEvent[] =>
+  closing(shown, requester, responder);
 
 /** Causes of recoveries by their reason; the other reasons give none. */
-const MAKERS: Partial<Record<EpisodeReason, Maker>> = {
-  damaged,
-  reordered,
-  lost,
-  spurious,
-  'stood-still': stoodStill,
-  'not-ready': notReady,
+const ROWS: Partial<Record<EpisodeReason, Row>> = {
+  damaged: {
+    kind: 'damaged-on-the-way',
+    culprit: network,
+    text: ({ shown, requester, responder, share }) => {
+      const isAnswer = shown.missing === 'response' && shown.cause !== 'sequence-nak';
+      const [from, to] = isAnswer ? [responder, requester] : [requester, responder];
+      return `The network damaged packets from ${from} to ${to} (wrong ICRC); this explains ${share}.`;
+    },
+    chain: (telling) => [
+      ...event(
+        telling.shown.damagedFrame,
+        `${psnOf(telling.shown)} is damaged: wrong ICRC, the receiver drops it`,
+      ),
+      ...closed(telling),
+    ],
+    explains: ['icrc-bad'],
+    finding: ({ recoveries, share }) => {
+      const frames = recoveries.flatMap(({ damaged }) => damaged ?? []);
+      return {
+        statement: `${counted(frames.length, 'packet')} with a wrong ICRC made ${share} necessary: the receiver dropped them, and the requester sent them again`,
+        hint: 'Look at CRC errors and FEC counters of the links and NICs on the way: cables, transceivers, switch memory.',
+        frames,
+      };
+    },
+  },
+  reordered: {
+    kind: 'reordering',
+    culprit: network,
+    text: ({ requester, responder, share, nothingLost }) =>
+      `The network reordered packets from ${requester} to ${responder}; this explains ${share}${nothingLost}.`,
+    chain: (telling) => [
+      ...event(
+        telling.shown.lateFrame,
+        `${psnOf(telling.shown)} arrives behind packets that were sent after it`,
+      ),
+      ...sent(telling),
+      ...closed(telling),
+    ],
+  },
+  lost: {
+    kind: 'packets-lost',
+    culprit: network,
+    certainty: ({ shown }) =>
+      shown.side === 'unknown' || shown.missing === 'either' ? 'likely' : certaintyOf(shown.grade),
+    text: (telling) => {
+      const [what, where, fate] = lossOf(telling);
+      return `The path ${where} ${fate} ${what}; this explains ${telling.share}.`;
+    },
+    chain: (telling) => [
+      ...sent(telling),
+      ...event(
+        telling.shown.answeredFrame,
+        `${telling.responder} answers, and ${telling.requester} does not get the answer in time`,
+      ),
+      ...closed(telling),
+    ],
+    finding: (telling) => {
+      const [what, , fate] = lossOf(telling);
+      const [, where] = placeOf(telling.shown, 'the requester', 'the responder');
+      return {
+        statement: `the path ${where || 'between both ends'} ${fate} ${what}: ${telling.share}`,
+        hint: 'Look at drops in switches and NICs between them: buffers, PFC, ECN, and paths that reorder behind the capture point.',
+      };
+    },
+  },
+  spurious: {
+    kind: 'spurious-retransmission',
+    culprit: theResponder,
+    text: ({ requester, responder, share, nothingLost }) =>
+      `${requester} retransmitted packets that ${responder} had: answers came late; ${share}${nothingLost}.`,
+    chain: (telling) => [
+      ...sent(telling),
+      ...event(telling.shown.answeredFrame, `${telling.responder} answers`),
+      ...closed(telling),
+      ...event(
+        telling.shown.repeated > 0 ? telling.shown.lastAnswerFrame : 0,
+        `${telling.responder} answers the other copy, too: both arrived`,
+      ),
+    ],
+    explains: ['ghost-acks'],
+    finding: ({ recoveries }) => ({
+      statement: `${counted(recoveries.length, 'recovery', 'recoveries')} for packets that had arrived: the ACK timeout is shorter than the answer takes`,
+      hint: 'Raise the ACK timeout of the requester, or find out why the responder answers late.',
+    }),
+  },
+  'stood-still': {
+    kind: 'host-stood-still',
+    culprit: theResponder,
+    certainty: () => 'likely',
+    text: ({ responder, shown, nothingLost }) =>
+      `${responder} stood still for ${formatDuration(shown.silence)}; it answered everything afterwards${nothingLost}.`,
+    chain: ({ shown, requester, responder }) => [
+      ...event(shown.sentFrame, `${requester} sends ${psnOf(shown)}; nothing comes from ${responder}`),
+      ...event(shown.frame, `${requester} sends it again (${counted(shown.recoveries, 'retransmission')})`),
+      ...event(shown.answerFrame, `${responder} answers after ${formatDuration(shown.silence)}`),
+      ...event(
+        shown.lastAnswerFrame,
+        `${counted(shown.repeated + 1, 'answer')} to ${counted(shown.packets + 1, 'copy', 'copies')}: all had arrived`,
+      ),
+    ],
+    explains: ['ghost-acks'],
+    finding: ({ shown }) => ({
+      statement: `the responder answered nothing for ${formatDuration(shown.silence)}, and then every copy: it stood still, or the path held the packets`,
+      hint: 'Look at the host: its scheduler, a debugger, a virtual machine that was paused, memory pressure. No packet was lost.',
+    }),
+  },
+  'not-ready': {
+    kind: 'rnr',
+    culprit: theResponder,
+    certainty: () => 'certain',
+    text: ({ direction, recoveries, requester, responder, nothingLost }) => {
+      const waits = direction.requester?.rnrWait.result();
+      const waited =
+        waits === undefined ? '' : `; ${requester} waited ${formatDuration(waits.mean * waits.count)}`;
+      return `${responder} had no receive posted ${counted(recoveries.length, 'time')} (RNR)${waited}${nothingLost}.`;
+    },
+    chain: (telling) => [
+      ...sent(telling),
+      ...event(telling.shown.evidenceFrame, `${telling.responder} has no receive posted (RNR NAK)`),
+      ...event(
+        telling.shown.frame,
+        `${telling.requester} sends ${psnOf(telling.shown)} again after the wait`,
+      ),
+      ...event(telling.shown.answerFrame, `${telling.responder} answers`),
+    ],
+    explains: ['rnr'],
+  },
 };
 
 function inOrder(events: ChainEvent[]): ChainEvent[] {
