@@ -1,11 +1,14 @@
 /** The page that needs no installation: captures dropped on it become reports, in the browser alone. */
+import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { analyzeCapture, viewerPage } from '@node-roce/capture/node';
+import { analyzeCapture, formatCount, readLadder, viewerPage } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { captures, folder, inChromium, opens, page, poll, write } from './suite.ts';
 
+const generate = join(import.meta.dirname, '../../bench/capture/generate.mjs');
 const loss5 = join(captures, 'loss5_both_rc_pingpong.pcap');
 const verdict = () => page.locator('#verdict .verdict b').textContent();
 const failure = () => page.locator('[role=alert]').textContent();
@@ -73,6 +76,31 @@ inChromium({ tags: ['slow', 'gate'] }, () => {
       await choose(...two);
       await poll(() => page.locator('h1').textContent()).toMatch(/^2 files/);
       expect(await verdict()).toBe(both.verdict.text);
+    });
+
+    test('packets that the report left out are read again for the time that is shown', async () => {
+      const long = join(folder, 'long.pcap');
+      await promisify(execFile)(process.execPath, [generate, long, '--packets', '20000']);
+      const { connections } = await analyzeCapture(long);
+      const [connection] = connections;
+      await choose(long);
+      await poll(() => page.locator('#connection-title').textContent()).toMatch(/^Connection /);
+      await page.locator('#connections tbody').getByRole('button', { name: '1', exact: true }).click();
+      await poll(() => page.locator('#connection-title').textContent()).toMatch(/^Connection 1 /);
+      const middle = (connection.start + connection.end) / 2;
+      await page.getByLabel('from, in seconds').fill(String(middle / 1e9));
+      await page.getByLabel('from, in seconds').press('Enter');
+      const shownFrom = Number(await page.getByLabel('from, in seconds').inputValue()) * 1e9;
+      const all = await readLadder(long, connection, { most: 1e6, filter: { from: shownFrom } });
+      const count = () => page.locator('#ladder-title .count').textContent();
+      const before = Number(/^[\d,]+/.exec((await count()) ?? '')?.[0].replaceAll(',', ''));
+      expect(before).toBeLessThan(all.length);
+      await page.getByRole('button', { name: 'Load all packets of this time' }).click();
+      await poll(count).toMatch(new RegExp(`^${formatCount(all.length)} of `));
+      // The button stays: packets of other times are still left out.
+      expect(await page.getByRole('button', { name: 'Load all packets of this time' }).isEnabled()).toBe(
+        true,
+      );
     });
 
     test('a cut capture: its report, and where the reading ended', async () => {

@@ -1,18 +1,9 @@
-/** The packets of one connection for a ladder, however many the capture has of others. */
+/** The packets of one connection for a ladder, read from files. */
 import type { CaptureSource } from '@node-roce/pcap/node';
 import type { LadderPacket } from '../flow/analysis.ts';
-import { FlowAnalyzer } from '../flow/analyzer.ts';
-import { ladderPacket } from '../flow/record/ladder.ts';
-import { filterLadder, type LadderFilter } from '../ladder/kind.ts';
-import { type ConnectionName, senderFinder } from '../read/filter.ts';
-import type { ReadOptions } from '../read/read.ts';
+import { type LadderReadOptions, ladderBy } from '../ladder/again.ts';
+import type { ConnectionName } from '../read/filter.ts';
 import { readPackets } from './read.ts';
-
-export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChunk'> {
-  filter?: LadderFilter | undefined;
-  /** Packets at most: the first that the filter lets pass. */
-  most: number;
-}
 
 /**
  * Reads a capture again for the packets of a connection that an analysis of it found: the analysis itself
@@ -20,30 +11,10 @@ export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChu
  *
  * @returns the packets in the order of the capture; one more than `most` means that there are more
  */
-export async function readLadder(
+export function readLadder(
   source: CaptureSource | readonly string[],
   connection: ConnectionName,
-  { filter = {}, most, ...options }: LadderReadOptions,
+  options: LadderReadOptions,
 ): Promise<LadderPacket[]> {
-  const kept: LadderPacket[] = [];
-  let analyzer: FlowAnalyzer | undefined;
-  let senderOf: ReturnType<typeof senderFinder> | undefined;
-  await readPackets(source, {
-    ...options,
-    onPacket: (packet, { addresses }) => {
-      senderOf ??= senderFinder(connection, addresses);
-      analyzer ??= new FlowAnalyzer({
-        onPacket: (each, { retransmission: cause, grade, evidence: evidenceFrame, repeatedFrame }) => {
-          const from = senderOf!(each);
-          if (from === undefined) return;
-          const again = cause === undefined ? undefined : { cause, grade: grade!, evidenceFrame };
-          kept.push(...filterLadder([ladderPacket(each, from, again, repeatedFrame)], filter));
-        },
-      });
-      // The packets after the last one asked for need no causes.
-      if (kept.length <= most) analyzer.add(packet);
-    },
-    onChunk: () => kept.length <= most,
-  });
-  return kept;
+  return ladderBy((reading) => readPackets(source, reading), connection, options);
 }

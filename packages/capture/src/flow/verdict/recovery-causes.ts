@@ -116,7 +116,7 @@ const tellingOf = (context: Context, group: Group, total: number): Telling => ({
 /** The verdict of a reason in words, and its proof. */
 interface Row {
   kind: FindingKind;
-  /** Whose fault it is: an address, or the network. */
+  /** The address at fault, or the network. */
   culprit: (telling: Telling) => string;
   /** Unless given: certain, if an episode of the group is. */
   certainty?: (telling: Telling) => Certainty;

@@ -1,7 +1,8 @@
 /** The page from top to bottom, and the reader's selection. */
-import { useReducer } from 'preact/hooks';
+import { useMemo, useReducer, useState } from 'preact/hooks';
+import type { LadderPacket } from '../../flow/analysis.ts';
 import { formatCount } from '../../units.ts';
-import type { ReportData } from '../data.ts';
+import type { ReportConnection, ReportData } from '../data.ts';
 import { ConnectionView } from './connection.tsx';
 import { ConnectionTable } from './connections.tsx';
 import { Exchanges } from './exchanges.tsx';
@@ -9,18 +10,33 @@ import { Findings } from './findings.tsx';
 import { Header } from './header.tsx';
 import { HostMatrix } from './hosts.tsx';
 import { Pauses } from './pauses.tsx';
-import { type Action, firstView, nextView, type View } from './state.ts';
+import { type Action, firstView, nextView, type TimeWindow, type View } from './state.ts';
 import { TimeStrip } from './strip.tsx';
 import { Summary } from './summary.tsx';
 import { VerdictSection } from './verdict.tsx';
 
-export function App({ data }: { data: ReportData }) {
+/** Reads packets of a connection again, where the page has the capture. */
+export type Reload = (connection: ReportConnection, window: TimeWindow) => Promise<LadderPacket[]>;
+
+export function App({ data, reload }: { data: ReportData; reload?: Reload }) {
+  const [more, setMore] = useState<ReadonlyMap<number, readonly LadderPacket[]>>(new Map());
   const [view, dispatch] = useReducer(
     (before: View, action: Action) => nextView(data, before, action),
     undefined,
     () => firstView(data),
   );
-  const connection = data.connections.find(({ id }) => id === view.connection);
+  const kept = data.connections.find(({ id }) => id === view.connection);
+  const read = kept && more.get(kept.id);
+  const connection = useMemo(
+    () => kept && (read === undefined ? kept : { ...kept, ladder: together(kept.ladder, read) }),
+    [kept, read],
+  );
+  const load =
+    reload &&
+    (async (of: ReportConnection, window: TimeWindow) => {
+      const packets = await reload(of, window);
+      setMore((before) => new Map(before).set(of.id, together(before.get(of.id) ?? [], packets)));
+    });
   /** A finding takes the reader to its connection, a frame of it to the packet. */
   const show = (...actions: Action[]) => {
     const [action] = actions;
@@ -61,11 +77,20 @@ export function App({ data }: { data: ReportData }) {
             data={data}
             view={view}
             dispatch={dispatch}
+            load={load}
           />
         )}
       </main>
       <Footer data={data} />
     </>
+  );
+}
+
+/** Packets of both lists, each once, in the order of the capture. */
+function together(one: readonly LadderPacket[], other: readonly LadderPacket[]): LadderPacket[] {
+  const known = new Set(one.map(({ frame, part }) => `${frame} ${part}`));
+  return [...one, ...other.filter(({ frame, part }) => !known.has(`${frame} ${part}`))].sort(
+    (x, y) => x.frame - y.frame || x.part - y.part,
   );
 }
 

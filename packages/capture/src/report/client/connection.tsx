@@ -17,9 +17,11 @@ interface Props {
   data: ReportData;
   view: View;
   dispatch: (action: Action) => void;
+  /** Reads packets that the report left out; undefined where the page has no capture. */
+  load: ((connection: ReportConnection, window: TimeWindow) => Promise<void>) | undefined;
 }
 
-export function ConnectionView({ connection, data, view, dispatch }: Props) {
+export function ConnectionView({ connection, data, view, dispatch, load }: Props) {
   const whole = useMemo(() => wholeOf(connection), [connection]);
   const window = view.window ?? whole;
   const setWindow = (next: TimeWindow | undefined) =>
@@ -76,7 +78,7 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
         </div>
         <LatencyClasses connection={connection} />
       </section>
-      <LadderView {...{ connection, data, view, dispatch }} />
+      <LadderView {...{ connection, data, view, dispatch }} load={load && (() => load(connection, window))} />
       <MessageTable {...{ connection, view, showFrame }} />
     </section>
   );

@@ -34,9 +34,11 @@ interface Props {
   data: ReportData;
   view: View;
   dispatch: (action: Action) => void;
+  /** Reads the packets of the time that is shown. */
+  load: (() => Promise<void>) | undefined;
 }
 
-export function LadderView({ connection, data, view, dispatch }: Props) {
+export function LadderView({ connection, data, view, dispatch, load }: Props) {
   const [without, setWithout] = useState<ReadonlySet<PacketKind>>(new Set());
   const [text, setText] = useState('');
   const [zoom, setZoom] = useState(USUAL_ZOOM);
@@ -87,6 +89,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
         <h3 id="ladder-title">
           Ladder <span class="count">{countText(shown.length, ladder.length, all)}</span>
         </h3>
+        {load !== undefined && ladder.length < all && <LoadButton load={load} />}
         <fieldset class="legend">
           <legend class="hidden">Packets shown</legend>
           {present.map((kind) => (
@@ -153,6 +156,27 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
       )}
       {pages > 1 && <Pager page={current} pages={pages} size={PAGE} total={shown.length} go={setPage} />}
     </section>
+  );
+}
+
+/** Brings back packets that were left out. */
+function LoadButton({ load }: { load: () => Promise<void> }) {
+  const [state, setState] = useState<'ready' | 'reading' | 'failed'>('ready');
+  const click = () => {
+    setState('reading');
+    load().then(
+      () => setState('ready'),
+      () => setState('failed'),
+    );
+  };
+  return (
+    <button type="button" disabled={state === 'reading'} onClick={click}>
+      {state === 'reading'
+        ? 'Reading the capture…'
+        : state === 'failed'
+          ? 'The capture could not be read again'
+          : 'Load all packets of this time'}
+    </button>
   );
 }
 

@@ -12,9 +12,9 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { formatBytes, formatCount } from '../../../units.ts';
 import type { ReportData } from '../../data.ts';
-import { App } from '../app.tsx';
+import { App, type Reload } from '../app.tsx';
 import { savedTheme, showTheme } from '../theme.ts';
-import type { News } from './messages.ts';
+import type { News, Order } from './messages.ts';
 
 /** The worker's script, which stands in the page. */
 const script = JSON.parse(document.getElementById('worker')!.textContent!) as string;
@@ -23,7 +23,35 @@ type State =
   | { type: 'waiting' }
   | { type: 'reading'; name: string; read: number; total: number; packets: number }
   | { type: 'failure'; text: string }
-  | { type: 'report'; data: ReportData; number: number };
+  | { type: 'report'; data: ReportData; files: readonly File[]; number: number };
+
+function newWorker(): [worker: Worker, url: string] {
+  const url = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
+  return [new Worker(url), url];
+}
+
+/** Reads packets of a connection from these files again, in a worker of its own. */
+const again =
+  (files: readonly File[]): Reload =>
+  (connection, window) =>
+    new Promise((resolve, reject) => {
+      const [worker, url] = newWorker();
+      const end = () => {
+        worker.terminate();
+        URL.revokeObjectURL(url);
+      };
+      worker.onerror = (event) => {
+        end();
+        reject(new Error(event.message));
+      };
+      worker.onmessage = ({ data: news }: MessageEvent<News>) => {
+        if (news.type === 'progress') return;
+        end();
+        if (news.type === 'packets') resolve(news.packets);
+        else reject(new Error(news.type));
+      };
+      worker.postMessage({ files, packets: { connection, window } } satisfies Order);
+    });
 
 function Viewer() {
   const [state, setState] = useState<State>({ type: 'waiting' });
@@ -40,8 +68,7 @@ function Viewer() {
     stop();
     const name = files.length === 1 ? files[0].name : `${files.length} files`;
     setState({ type: 'reading', name, read: 0, total: 0, packets: 0 });
-    const url = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
-    const started = new Worker(url);
+    const [started, url] = newWorker();
     worker.current = started;
     const end = (next: State) => {
       URL.revokeObjectURL(url);
@@ -55,8 +82,9 @@ function Viewer() {
     };
     started.onmessage = ({ data: news }: MessageEvent<News>) => {
       if (news.type === 'failure') end(news);
-      else if (news.type === 'report') end({ ...news, number: ++number.current });
-      else if (worker.current === started) setState({ ...news, type: 'reading', name });
+      else if (news.type === 'report') end({ ...news, files, number: ++number.current });
+      else if (news.type === 'progress' && worker.current === started)
+        setState({ ...news, type: 'reading', name });
     };
     started.postMessage({ files });
   };
@@ -94,7 +122,7 @@ function Viewer() {
       {state.type === 'report' ? (
         <>
           <div class="again">{chooser}</div>
-          <App key={state.number} data={state.data} />
+          <App key={state.number} data={state.data} reload={again(state.files)} />
         </>
       ) : (
         <main class="viewer">

@@ -2,6 +2,8 @@
 import { mergeCaptures, type RecordSource } from '@node-roce/pcap';
 import { openBlob } from '@node-roce/pcap/web';
 import { analyzeRecords } from '../../../flow/analyze.ts';
+import { ladderBy } from '../../../ladder/again.ts';
+import { readRecords } from '../../../read/read.ts';
 import { counted } from '../../../units.ts';
 import { DEFAULT_LIMITS, toReportData } from '../../data.ts';
 import type { News, Order } from './messages.ts';
@@ -12,28 +14,51 @@ declare const GENERATOR: string;
 const tell = (news: News) => postMessage(news);
 
 addEventListener('message', ({ data }: MessageEvent<Order>) => {
-  analyze(data.files).then(tell, (error: unknown) =>
-    tell({ type: 'failure', text: failureOf(error, data.files) }),
-  );
+  const { packets } = data;
+  const work = packets === undefined ? analyze(data.files) : packetsOf(data.files, packets);
+  work.then(tell, (error: unknown) => tell({ type: 'failure', text: failureOf(error, data.files) }));
 });
 
-async function analyze(files: readonly File[]): Promise<News> {
-  const name = nameOf(files);
-  const total = files.reduce((sum, { size }) => sum + size, 0);
-  if (total === 0) return { type: 'failure', text: `${name} is empty: it has no bytes.` };
+/** Packets of a ladder that are read again at once. */
+const MOST_PACKETS = 20_000;
+
+async function packetsOf(
+  files: readonly File[],
+  { connection, window: { from, to } }: NonNullable<Order['packets']>,
+): Promise<News> {
+  await using capture = opened(files);
+  const packets = await ladderBy((options) => readRecords(capture, options), connection, {
+    filter: { from, to },
+    most: MOST_PACKETS,
+  });
+  return { type: 'packets', packets: packets.slice(0, MOST_PACKETS) };
+}
+
+/** The files as one capture; `onRead` gets the bytes read so far. */
+function opened(files: readonly File[], onRead?: (bytes: number) => void): RecordSource {
   const read = files.map(() => 0);
   const open = (file: File, i: number): RecordSource =>
     openBlob(file, {
       onRead: (bytes) => {
         read[i] = bytes;
+        onRead?.(read.reduce((sum, each) => sum + each, 0));
       },
     });
-  await using capture =
-    files.length === 1
-      ? open(files[0], 0)
-      : mergeCaptures(files.map((file, i) => ({ name: file.name, open: () => open(file, i) })));
+  return files.length === 1
+    ? open(files[0], 0)
+    : mergeCaptures(files.map((file, i) => ({ name: file.name, open: () => open(file, i) })));
+}
+
+async function analyze(files: readonly File[]): Promise<News> {
+  const name = nameOf(files);
+  const total = files.reduce((sum, { size }) => sum + size, 0);
+  if (total === 0) return { type: 'failure', text: `${name} is empty: it has no bytes.` };
+  let read = 0;
+  await using capture = opened(files, (bytes) => {
+    read = bytes;
+  });
   const onProgress = ({ rocePackets: packets }: { rocePackets: number }) =>
-    tell({ type: 'progress', read: read.reduce((sum, bytes) => sum + bytes, 0), total, packets });
+    tell({ type: 'progress', read, total, packets });
   const analysis = await analyzeRecords(capture, { onProgress }, { file: name });
   const { frames, damage } = analysis.summary;
   // Of a damaged file with frames there is a report, which states where the reading ended.
