@@ -1,9 +1,11 @@
 /** The findings, worst first, each with its hint and the way to its packets. */
-import { useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Finding, Severity } from '../../flow/analysis.ts';
 import { counted, formatCount, formatTime } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import type { Action } from './state.ts';
+import { onPrint } from './theme.ts';
 
 /** Distinguished by shape as well as by colour. */
 const marks: Record<Severity, { shape: string; name: string }> = {
@@ -38,12 +40,30 @@ export function Findings({ data, show }: { data: ReportData; show: (action: Acti
         </button>
       )}
       {explained.length > 0 && (
-        <details class="explained">
-          <summary>{counted(explained.length, 'finding')} that the verdict explains</summary>
+        <Folded title={`${counted(explained.length, 'finding')} that the verdict explains`}>
           <List {...{ findings: explained, data, show }} />
-        </details>
+        </Folded>
       )}
     </section>
+  );
+}
+
+/** Folded away on the screen, and open on paper. */
+function Folded({ title, children }: { title: string; children: ComponentChildren }) {
+  const details = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    let wasOpen = false;
+    return onPrint((isPrinting) => {
+      const element = details.current!;
+      if (isPrinting) wasOpen = element.open;
+      element.open = isPrinting || wasOpen;
+    });
+  }, []);
+  return (
+    <details ref={details} class="explained">
+      <summary>{title}</summary>
+      {children}
+    </details>
   );
 }
 
