@@ -80,6 +80,9 @@ inChromium({ tags: ['slow'] }, () => {
     test('every finding’s connection can be shown', async () => {
       const buttons = page.locator('.finding').getByRole('button', { name: /^Show in connection/ });
       expect(await buttons.count()).toBeGreaterThan(0);
+      await page.locator('.explained').evaluateAll((all) => {
+        for (const folded of all) (folded as HTMLDetailsElement).open = true;
+      });
       for (let i = 0; i < Math.min(5, await buttons.count()); i++) {
         const id = /\d+/.exec((await buttons.nth(i).textContent())!)![0];
         await buttons.nth(i).click();

@@ -51,6 +51,8 @@ inChromium({ tags: ['slow'] }, () => {
 
     test('a frame behind a finding leads to its packet', async () => {
       const frame = found.findings.find(({ frames }) => frames.length > 0)!.frames[0];
+      // The verdict explains all findings of this capture.
+      await page.locator('.explained summary').click();
       await page.locator('.frames button').first().click();
       await see(page.locator('.packet h4'), `Frame ${frame}`);
       expect(await chosenRow()).toBe(`packet-${frame}-0`);
