@@ -1,5 +1,4 @@
 /** Adapter of the model. */
-
 import type { CmState, CmEvent as ModelEvent } from '@node-roce/sim';
 import { CmModel } from '@node-roce/sim';
 import {

@@ -1,6 +1,5 @@
 /** ACKs complete all entries up to their PSN, whether those are counted (messages of one packet) or looked at. */
-import { createRandom } from '@node-roce/wire';
-import { Opcode } from '@node-roce/wire';
+import { createRandom, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { ByHand } from '../testing/by-hand.ts';
 import { Ring, SendFlags, SendWqe, WrOpcode, type WrOpcodeName } from './index.ts';

@@ -2,7 +2,6 @@
  * Runs of packets that differ in their PSNs alone are taken at once. That has to do the same as packet by packet: completions, memory, replies,
  * counters and state; for runs of every length, cut anywhere, with packets in the middle that do not belong there.
  */
-
 import { createRandom, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';

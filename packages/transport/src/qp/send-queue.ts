@@ -32,7 +32,7 @@ export class SendQueue {
   #started = 0;
   /** READs and atomics in [head, started). */
   #readOrAtomics = 0;
-  /** Entries in [head, started) that are not messages of one packet which an ACK completes: with none, a PSN tells the entry. */
+  /** Entries in [head, started) that are not messages of one packet which an ACK completes: with none, a PSN shows the entry. */
   #others = 0;
 
   constructor(context: Context, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
