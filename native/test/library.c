@@ -1,5 +1,7 @@
 // Functions of the C library that need no device. Linked with its object files and run by library.test.ts; ends at the first thing that is
 // wrong, and prints it.
+#include <sys/mman.h>
+
 #include "../../test/programs/check.h"
 #include "../ibverbs/roce.h"
 
@@ -7,8 +9,10 @@
 const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode);
 
 static int fails;
-void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes) { return fails ? NULL : __real_malloc(bytes); }
+void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  return fails ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, fd, offset);
+}
 
 // rdma-core, libibverbs/verbs.c.
 static void rates(void) {

@@ -6,7 +6,7 @@ import { Life } from './life/life.ts';
 import { type LifeName, type LifeProfile, PROFILES } from './life/profile.ts';
 import { Tally } from './life/tally.ts';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 2);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 4);
 /** Seeds of the model against itself, which shows only whether a workload asks for results that the rules give. */
 const MODELS = Number(process.env.ROCE_SIM_MODELS ?? 1);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
