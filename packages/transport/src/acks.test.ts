@@ -1,7 +1,7 @@
 /** ACKs complete all entries up to their PSN, whether those are counted (messages of one packet) or looked at. */
-import { createRandom, Opcode } from '@node-roce/wire';
+import { createRandom, NakCode, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { ByHand } from '../testing/by-hand.ts';
+import { ByHand, inShort } from '../testing/by-hand.ts';
 import { Ring, SendFlags, SendWqe, WrOpcode, type WrOpcodeName } from './index.ts';
 
 /** A message before it makes the peer's credits known. */
@@ -97,4 +97,42 @@ test('a program that changes its entries after they were started: what is out is
     [2, 'SUCCESS'],
     [3, 'SUCCESS'],
   ]);
+});
+
+test('a READ that became a SEND: an ACK past it completes nothing, and none of its responses is taken for that of another', () => {
+  const { hand, side, post, ack, done } = setUp(16, 64);
+  post(1, 'RDMA_READ', 3 * MTU, true);
+  post(2, 'SEND', 8, true);
+  hand.drain();
+  const { sq } = side;
+  sq.words[sq.wordOf(1) + SendWqe.OPCODE_FLAGS] = WrOpcode.SEND | (SendFlags.SIGNALED << 8);
+  ack((FIRST + 3) & 0xff_ffff);
+  expect(done()).toEqual([]);
+});
+
+test('a SEND that became a READ, and was retransmitted as such: the responses that it asked for are not waited for once it is acknowledged', () => {
+  const { hand, side, post, ack, done } = setUp(16, 64);
+  post(1, 'SEND', 8, true);
+  hand.drain();
+  const { sq } = side;
+  sq.words[sq.wordOf(1) + SendWqe.OPCODE_FLAGS] = WrOpcode.RDMA_READ | (SendFlags.SIGNALED << 8);
+  expect(hand.run(200_000).map(inShort)[0]).toEqual(['RDMA_READ_REQUEST', FIRST]);
+  // It checks the invariants.
+  ack(FIRST);
+  expect(done()).toEqual([[1, 'SUCCESS']]);
+});
+
+test('a message that became shorter than what was sent of it fails when it has to be retransmitted', () => {
+  const { hand, side, post, done } = setUp(16, 64);
+  post(1, 'SEND', 4 * MTU, true);
+  hand.drain();
+  const { sq } = side;
+  sq.words[sq.wordOf(1) + SendWqe.LENGTH] = 8;
+  hand.put({
+    opcode: Opcode.RC_ACKNOWLEDGE,
+    psn: (FIRST + 1) & 0xff_ffff,
+    aeth: { syndrome: NakCode.PSN_SEQUENCE_ERROR },
+  });
+  hand.drain();
+  expect(done()).toEqual([[1, 'LOC_LEN_ERR']]);
 });

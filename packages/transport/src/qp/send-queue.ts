@@ -140,12 +140,13 @@ export class SendQueue {
 
   /** An entry is one of those that were started, or no more. */
   #count(index: number, by: 1 | -1): void {
-    const isRead = this.#isReadOrAtomic(index);
+    const isRead = this.isReadOrAtomic(index);
     if (isRead) this.#readOrAtomics += by;
     if (isRead || this.packetsOf(index) !== 1) this.#others += by;
   }
 
-  #isReadOrAtomic(index: number): boolean {
+  /** Whether an entry was started as a READ or an atomic: the program may have written another operation since. */
+  isReadOrAtomic(index: number): boolean {
     return (this.#spans[2 * (index & this.#mask)] & READ_OR_ATOMIC) !== 0;
   }
 
@@ -264,7 +265,7 @@ export class SendQueue {
     let readOrAtomics = 0;
     let others = 0;
     for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
-      const isRead = this.#isReadOrAtomic(i);
+      const isRead = this.isReadOrAtomic(i);
       if (isRead) readOrAtomics++;
       if (isRead || this.packetsOf(i) !== 1) others++;
       const next = indexAfter(i);

@@ -372,7 +372,7 @@ export class Completer {
       const { head } = queue;
       const { unackedPsn } = requester;
       const last = queue.lastPsn(head);
-      if (!queue.rowOf(head)?.readOrAtomic) {
+      if (!queue.isReadOrAtomic(head)) {
         // A response acknowledges what was sent before its request.
         requester.acknowledged(psnAdd(last, 1));
         queue.completeOldest();
@@ -401,7 +401,7 @@ export class Completer {
     let entry = queue.head;
     let reached = true;
     while (entry !== queue.started && psnDiff(psn, end) >= 0) {
-      if (queue.rowOf(entry)?.readOrAtomic) {
+      if (queue.isReadOrAtomic(entry)) {
         reached = false;
         break;
       }

@@ -56,6 +56,8 @@ export class RequestPackets {
     const first = cursor.packet === 0;
     const start = cursor.packet * attributes.pathMtu;
     const size = last ? length - start : attributes.pathMtu;
+    // The program made the message shorter after it was started.
+    if (size < 0) return WcStatus.LOC_LEN_ERR;
     const fragments = batch.fragmentCount;
 
     const ah = owner.datagram ? this.#context.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]) : undefined;

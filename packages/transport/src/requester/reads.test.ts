@@ -130,8 +130,18 @@ describe('responses in flight', () => {
     const { users } = setUp();
     users[0].ask(0, 2);
     expect(users[0].check()).toBeUndefined();
-    users[0].retire(3);
+    users[0].list.clear();
     expect(users[0].check()).toBe('3 READ responses of 0 requests are in flight');
+  });
+
+  test('are forgotten where all requests are answered without them, and their budget is there again', () => {
+    const { budget, users, settled } = setUp();
+    users[0].ask(0, 2);
+    users[0].retire(2);
+    expect([users[0].responses, budget.left]).toEqual([3, TOTAL - 3 * CHARGE]);
+    users[0].retire(3);
+    expect([users[0].responses, budget.left]).toEqual([0, TOTAL]);
+    settled();
   });
 
   test('are forgotten with a release, and their budget is there again', () => {

@@ -251,17 +251,23 @@ export class OutstandingReads {
   /** Everything before `psn` is answered. */
   retire(psn: number): void {
     if (this.list.retire(psn)) this.#isCareful = false;
+    // An entry that the program rewrote was acknowledged as what it is not: nobody sends these.
+    if (this.list.count === 0 && this.#responses > 0) this.#giveResponses();
     if (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) >= 0) this.#repeatedEnd = NONE;
     if (this.#alone !== NONE && psnDiff(psn, this.#alone) > 0) this.#alone = NONE;
   }
 
   /** Forgets the requests in flight: it is asked for again, or never. */
   release(): void {
-    const responses = this.#responses;
-    this.#responses = 0;
     this.list.clear();
-    if (responses > 0) this.#budget.give(responses * this.#charge);
+    if (this.#responses > 0) this.#giveResponses();
     this.stopWaiting();
+  }
+
+  /** None of the responses is waited for. */
+  #giveResponses(): void {
+    this.#budget.give(this.#responses * this.#charge);
+    this.#responses = 0;
   }
 
   /** The READ that waits for budget, or has been granted some, does not leave after all. */
