@@ -58,11 +58,6 @@ export class UcResponder implements Responder {
    * A packet that does not follow the one before ends the message that was coming in, and only a FIRST or
    * ONLY begins another, whatever its PSN (§9.8.2.2.1).
    */
-  /** Each packet is taken by itself. */
-  receiveRun(): number {
-    return 0;
-  }
-
   receive(packet: InboundPacket): void {
     const { info, psn } = packet;
     const { counters } = this.#owner;
@@ -88,6 +83,11 @@ export class UcResponder implements Responder {
       counters.droppedPackets++;
       this.#abandon();
     }
+  }
+
+  /** Each packet is taken by itself. */
+  receiveRun(): number {
+    return 0;
   }
 
   transmit(): number {

@@ -43,11 +43,6 @@ export class UdResponder implements Responder {
   setResources(): void {}
 
   /** A datagram: 40 bytes of GRH, then the payload, into the next receive (§9.8.3, §11.4.1.2). */
-  /** Each packet is taken by itself. */
-  receiveRun(): number {
-    return 0;
-  }
-
   receive(packet: InboundPacket): void {
     const { info, slab, at, payload } = packet;
     const { counters } = this.#owner;
@@ -84,6 +79,11 @@ export class UdResponder implements Responder {
     counters.receivedMessages++;
     const sl = this.#grh[0] === 0 ? HeaderSl.IPV4 : HeaderSl.IPV6;
     receives.deliver(WcOpcode.RECV, GRH_BYTES + payload, packet, sl);
+  }
+
+  /** Each packet is taken by itself. */
+  receiveRun(): number {
+    return 0;
   }
 
   transmit(): number {
