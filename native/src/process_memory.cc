@@ -160,7 +160,8 @@ Napi::Value receiveDescriptor(const Napi::CallbackInfo& info) {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  // Without the padding of CMSG_SPACE: the kernel would put a second descriptor there.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   int fd = -1;
   if (recvmsg(end, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) >= 0)
     if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
