@@ -62,6 +62,15 @@ describe.skipIf(missing !== undefined)('registered memory of programs', { tags: 
     await run(compile('together')!, [what]);
   });
 
+  test.each([
+    ['cancels', 'a lock between processes is initialised by a thread that was cancelled'],
+    ['forks', 'a child gives advice though another thread was locking'],
+    ['handles', 'a handler gives advice though its thread was locking'],
+    ['fails', 'results and errno are those of libc'],
+  ])('calls of libc stay what they are: %s: %s', async (what) => {
+    await run(compile('calls')!, [what]);
+  });
+
   test('the new program is untouched after exec, while a peer writes to the old one', async () => {
     const program = compile('executes')!;
     for (let i = 0; i < 3; i++) await run(program);
