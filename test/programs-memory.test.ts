@@ -71,6 +71,10 @@ describe.skipIf(missing !== undefined)('registered memory of programs', { tags: 
     await run(compile('calls')!, [what]);
   });
 
+  test('an allocator may hold its lock over fork while memory is registered', async () => {
+    await run(compile('allocator')!);
+  });
+
   test('the new program is untouched after exec, while a peer writes to the old one', async () => {
     const program = compile('executes')!;
     for (let i = 0; i < 3; i++) await run(program);

@@ -2,6 +2,7 @@
 // whatever the process executes later. Its pages stay what they are: no copies, no handler of SIGSEGV, and nothing to do at fork.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -53,21 +54,25 @@ static int is_way(const char *way) {
 
 int roce_shares_only(void) { return is_way("share"); }
 
-const char *roce_attach_reason(uintptr_t start, uintptr_t end) {
+static const char *program_reason;
+static const char *(*kept)(uintptr_t, uintptr_t);
+
+void roce_know_program(void) {
   static const char *const sanitizers[] = {"__asan_init", "__tsan_init", "__msan_init", "__hwasan_init"};
-  static const char *reason;
-  static int is_known;
-  static const char *(*kept)(uintptr_t, uintptr_t);
+  static atomic_int is_known;
+  // Threads that are here at once find the same.
+  if (atomic_load(&is_known)) return;
+  if (is_valgrind()) program_reason = "the program runs in valgrind";
+  for (size_t i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++)
+    if (dlsym(RTLD_DEFAULT, sanitizers[i]) != NULL) program_reason = "the program has a sanitizer";
+  kept = (const char *(*)(uintptr_t, uintptr_t))dlsym(RTLD_DEFAULT, "libroce_paths_kept");
+  atomic_store(&is_known, 1);
+}
+
+const char *roce_attach_reason(uintptr_t start, uintptr_t end) {
   if (roce_shares_only()) return NULL;
   if (is_way("attach")) return "ROCE_MEMORY=attach";
-  if (!is_known) {
-    if (is_valgrind()) reason = "the program runs in valgrind";
-    for (size_t i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++)
-      if (dlsym(RTLD_DEFAULT, sanitizers[i]) != NULL) reason = "the program has a sanitizer";
-    kept = (const char *(*)(uintptr_t, uintptr_t))dlsym(RTLD_DEFAULT, "libroce_paths_kept");
-    is_known = 1;
-  }
-  if (reason != NULL) return reason;
+  if (program_reason != NULL) return program_reason;
   // Calls that the program has made for it so far (paths/kept.c).
   return kept != NULL ? kept(start, end) : NULL;
 }

@@ -252,6 +252,7 @@ int roce_share(const struct roce_context *r, void *address, size_t length, unsig
       .shares_last = (uintptr_t)address + length != last,
       .owner = r,
   };
+  roce_know_program();
   pthread_mutex_lock(&lock);
   error = reach_pages(r, region, *kind, (access & WRITES) != 0, &parts, &why);
   *kind = region->attached ? ROCE_MEMORY_ATTACHED : ROCE_MEMORY_SHARED;

@@ -233,6 +233,8 @@ int roce_share(const struct roce_context *r, void *address, size_t length, unsig
 // Takes back the pages of it that no other region has.
 void roce_unshare(const struct roce_context *r, void *address, size_t length, uint32_t kind);
 
+// Looks what the program runs in, before the first roce_attach_reason. Not under a lock: dlsym allocates, and has locks.
+void roce_know_program(void);
 // Why memory of the program has to stay what it is; NULL where it may be shared.
 const char *roce_attach_reason(uintptr_t start, uintptr_t end);
 // Whether only sharing is allowed, by ROCE_MEMORY=share.
