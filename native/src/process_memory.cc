@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,14 +31,8 @@ namespace {
 
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;
 /// An access that takes longer waits for a userfaultfd or a file system in user space that does not answer.
-constexpr int64_t kPatienceMs = 5000;
-constexpr int64_t kLookMs = 500;
-
-int64_t milliseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
-}
+constexpr int kPatienceMs = 5000;
+constexpr int kLookMs = 500;
 
 /// Ends processes whose memory blocks the thread that accesses it: the kernel lets no signal of ours interrupt such an access. One
 /// thread for all environments, started with the first process.
@@ -72,11 +65,14 @@ class Watcher {
     for (const auto& one : watched_) {
       const auto process = one.lock();
       if (!process) continue;
-      const int64_t since = process->since.load();
-      if (since == 0 || milliseconds() - since < kPatienceMs || process->handle < 0) continue;
+      // Looks are counted, not time: while we are stopped (job control, a debugger), no access goes on.
+      const uint64_t access = process->access.load();
+      process->looks = access == process->seen ? process->looks + 1 : 0;
+      process->seen = access;
+      if (access == 0 || process->looks != kPatienceMs / kLookMs || process->handle < 0) continue;
       if (syscall(SYS_pidfd_send_signal, process->handle, SIGKILL, nullptr, 0) == 0)
         fprintf(stderr, "process %d was ended: its memory did not answer for %d s\n", static_cast<int>(process->pid),
-                static_cast<int>(kPatienceMs / 1000));
+                kPatienceMs / 1000);
     }
   }
 
@@ -88,8 +84,8 @@ class Watcher {
 /// One access, as the watcher sees it.
 class Access {
  public:
-  explicit Access(WatchedProcess& process) : process_(process) { process_.since.store(milliseconds()); }
-  ~Access() { process_.since.store(0); }
+  explicit Access(WatchedProcess& process) : process_(process) { process_.access.store(++process_.accesses); }
+  ~Access() { process_.access.store(0); }
 
  private:
   WatchedProcess& process_;

@@ -15,8 +15,13 @@ struct WatchedProcess {
   const pid_t pid;
   /// -1 where there is none.
   const int handle;
-  /// When the access at hand began, ms of CLOCK_MONOTONIC; 0 between accesses.
-  std::atomic<int64_t> since{0};
+  /// Number of the access at hand; 0 between accesses.
+  std::atomic<uint64_t> access{0};
+  /// Accesses so far: of the thread that makes them.
+  uint64_t accesses = 0;
+  /// Of the watcher: the access that it saw last, and how often it saw it again.
+  uint64_t seen = 0;
+  int looks = 0;
 };
 
 /// The descriptor is bound to the memory and not to the process: after exec, which gives the process another memory, nothing is read or
