@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
 
-/** Fetches for ever; the process that the memory is said to be of is another. */
+/** Fetches for ever, and names another process as the one whose memory it is. */
 const FETCH = `
 import { openSync, readFileSync } from 'node:fs';
 import { ProcessMemory } from '@node-roce/dgram-native';

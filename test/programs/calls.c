@@ -77,7 +77,7 @@ static void handle(void) {
   CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
 }
 
-// What they return, and errno, are libc's.
+// Results and errno are those of libc.
 static void fail(void) {
   sem_t semaphore;
   errno = 0;

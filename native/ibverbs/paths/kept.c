@@ -104,7 +104,7 @@ static void keep(const void *at, size_t length, const char *reason) {
   atomic_store(&kept[i].reason, reason);
 }
 
-// What was read of a line of /proc/self/maps: "from-to rwxp …".
+// The part of a line of /proc/self/maps that was read: "from-to rwxp …".
 struct line {
   int field;  // From, to, permissions, the rest.
   uintptr_t from, to;
