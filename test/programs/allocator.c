@@ -65,7 +65,7 @@ int main(void) {
   CHECK((context = ibv_open_device(list[0])) != NULL && (pd = ibv_alloc_pd(context)) != NULL);
   CHECK(pthread_atfork(before_fork, after_fork, after_fork) == 0);
   CHECK(pthread_create(&thread, NULL, forks, NULL) == 0);
-  alarm(60);
+  alarm(120);
   for (int i = 0; i < 3; i++) {
     registers = 1;
     mr = ibv_reg_mr(pd, buffer, sizeof buffer, IBV_ACCESS_LOCAL_WRITE);

@@ -53,7 +53,7 @@ static void fork_often(void) {
   for (int i = 0; i < 400; i++) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(20);
+      alarm(120);
       madvise(pages, 4096, MADV_DONTDUMP);
       _exit(0);
     }
