@@ -1,5 +1,5 @@
 /** Loading alternate paths for a connection (IBTA vol 1 §12.8): one side's LAP, the other side's APR. */
-import { CmAprStatus, type CmInput, type CmMessage, encodeCm } from '@node-roce/wire';
+import { CmAprStatus, type CmInput, type CmMessage, encodeCm, gidEquals } from '@node-roce/wire';
 import type { AlternatePath, Route } from './parameters.ts';
 
 const PERMISSIVE_LID = 0xffff;
@@ -89,4 +89,18 @@ export class AlternatePaths {
     this.#loaded = undefined;
     return loaded;
   }
+}
+
+/**
+ * Returns the status that refuses a LAP before the program sees it.
+ *
+ * @param isOurQpn the LAP names the queue pair of the connection
+ * @param route the path that it offers; undefined where the near end is no address of ours
+ * @param current the path of the connection
+ */
+export function pathRefusal(isOurQpn: boolean, route: Route | undefined, current: Route): number | undefined {
+  if (!isOurQpn) return CmAprStatus.INVALID_QPN;
+  if (route === undefined) return CmAprStatus.INVALID_GID;
+  const isCurrent = route.sgidIndex === current.sgidIndex && gidEquals(route.gid, current.gid);
+  return isCurrent ? CmAprStatus.IS_CURRENT : undefined;
 }

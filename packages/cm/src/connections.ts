@@ -200,7 +200,7 @@ export class Connections {
         interval: initiatorInterval(timing),
         service: transport,
       },
-      'REQ_SENT',
+      'CLOSED',
     );
     const fields = {
       serviceId,
