@@ -1,8 +1,7 @@
 /** Loading alternate paths for a connection (IBTA vol 1 §12.8): one side's LAP, the other side's APR. */
 import { CmAprStatus, type CmInput, type CmMessage, encodeCm, gidEquals } from '@node-roce/wire';
+import { PERMISSIVE_LID } from './messages.ts';
 import type { AlternatePath, Route } from './parameters.ts';
-
-const PERMISSIVE_LID = 0xffff;
 
 /** The ids that messages of a connection carry. */
 interface CommIds {

@@ -4,6 +4,7 @@ import { type CmMessage, CmSidrStatus, encodeCm } from '@node-roce/wire';
 import { withDefaults } from './connection.ts';
 import { codeMicroseconds } from './intervals.ts';
 import type { Listeners } from './listeners.ts';
+import { DEFAULT_PKEY } from './messages.ts';
 import type {
   CmCounters,
   CmEvent,
@@ -43,8 +44,6 @@ export interface DatagramSurroundings {
   /** Whether one more answer without the program may go. */
   stray(now: number): boolean;
 }
-
-const DEFAULT_PKEY = 0xffff;
 
 /** Service ID resolution for datagrams: SIDR requests sent and answered (IBTA vol 1 §12.11). */
 export class DatagramServices {

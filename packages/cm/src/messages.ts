@@ -1,7 +1,12 @@
 /** The messages of one connection (IBTA vol 1 §12.6). */
-import { type CmInput, CmMraMessage, CmRejMessage, CmRejReason } from '@node-roce/wire';
-import type { AcceptInit, RejectInit } from './parameters.ts';
+import { type CmInput, CmMraMessage, CmRejMessage, CmRejReason, mtuBytesToEnum } from '@node-roce/wire';
+import type { AcceptInit, ConnectInit, RejectInit } from './parameters.ts';
 import { replyFields, requestFields, type ServiceName } from './transport.ts';
+
+/** RoCE has no LIDs. */
+export const PERMISSIVE_LID = 0xffff;
+/** The only partition of a RoCE port. */
+export const DEFAULT_PKEY = 0xffff;
 
 /** The facts of a connection that its messages carry. */
 export interface Sender {
@@ -123,4 +128,40 @@ function guidBytes(guid: bigint): Uint8Array {
   const bytes = new Uint8Array(8);
   new DataView(bytes.buffer).setBigUint64(0, guid);
   return bytes;
+}
+
+/** The fields of REQ that do not depend on the id: of the call, and of this side. */
+export function requestOf(
+  init: ConnectInit,
+  own: { caGuid: bigint; gid: Uint8Array; responseTimeout: number; maxRetries: number; ackTimeout: number },
+): CmInput<'REQ'> {
+  const { route, privateData } = init;
+  return {
+    name: 'REQ',
+    serviceId: init.serviceId,
+    localCaGuid: own.caGuid,
+    localQpn: init.qpn,
+    responderResources: init.responderResources,
+    initiatorDepth: init.initiatorDepth,
+    remoteCmResponseTimeout: own.responseTimeout,
+    endToEndFlowControl: init.endToEndFlowControl ?? false,
+    startingPsn: init.startingPsn,
+    localCmResponseTimeout: own.responseTimeout,
+    retryCount: init.retryCount ?? 7,
+    pkey: DEFAULT_PKEY,
+    pathMtu: mtuBytesToEnum(init.pathMtu),
+    rnrRetryCount: init.rnrRetryCount ?? 7,
+    maxCmRetries: own.maxRetries,
+    srq: init.srq ?? false,
+    primaryLocalLid: PERMISSIVE_LID,
+    primaryRemoteLid: PERMISSIVE_LID,
+    primaryLocalGid: own.gid,
+    primaryRemoteGid: route.gid,
+    primaryFlowLabel: route.flowLabel,
+    primaryTrafficClass: route.trafficClass,
+    primaryHopLimit: route.hopLimit,
+    primaryServiceLevel: init.serviceLevel ?? 0,
+    primaryAckTimeout: own.ackTimeout,
+    ...(privateData ? { privateData } : {}),
+  };
 }

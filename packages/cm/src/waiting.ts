@@ -1,6 +1,6 @@
 /** Requests that wait for the program. */
-import { type CmMessage, decodeCm, MAD_BYTES } from '@node-roce/wire';
-import type { Route } from './parameters.ts';
+import { type CmMessage, decodeCm, gidEquals, MAD_BYTES } from '@node-roce/wire';
+import type { RequestEvent, Route } from './parameters.ts';
 
 // Offsets in an entry: the MAD, then its listener and its route.
 const GID = MAD_BYTES;
@@ -107,3 +107,10 @@ export class WaitingRequests {
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: DataView) =>
   new Uint8Array(buffer, byteOffset, byteLength);
+
+/** The event of a request. */
+export function requestEvent(id: number, { message, route, listener }: WaitingRequest): RequestEvent {
+  const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
+  const translated = !gidEquals(route.gid, message.primaryLocalGid);
+  return { type: 'request', id, listener, route, request, translated };
+}
