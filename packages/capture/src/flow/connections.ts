@@ -4,7 +4,8 @@ import type { Addresses } from '../read/packet.ts';
 import type { Connection, DirectionPath, Endpoint, LadderPacket, Message, Verdict } from './analysis.ts';
 import { DistributionBuilder } from './record/distribution.ts';
 import { commonSums } from './record/series.ts';
-import { type ConnectionState, type Direction, NO_COUNTS } from './track/direction.ts';
+import { NO_COUNTS } from './track/counts.ts';
+import type { ConnectionState, Direction } from './track/direction.ts';
 import { newMessageCounts } from './track/messages.ts';
 
 /** Messages kept of a connection: its first, and others that did not go smoothly. */
@@ -53,23 +54,23 @@ export class ConnectionBuilder {
       pairing: state.pairing,
       pairingReason: state.pairingReason,
       pathMtu: both.map((direction) => direction.requester?.pathMtu ?? 0).find((mtu) => mtu > 0),
-      start: Math.min(...both.map((direction) => direction.start)),
-      end: Math.max(...both.map((direction) => direction.end)),
-      firstFrame: Math.min(...both.map((direction) => direction.firstFrame)),
-      lastFrame: Math.max(...both.map((direction) => direction.lastFrame)),
+      start: Math.min(...both.map((direction) => direction.span.start)),
+      end: Math.max(...both.map((direction) => direction.span.end)),
+      firstFrame: Math.min(...both.map((direction) => direction.span.firstFrame)),
+      lastFrame: Math.max(...both.map((direction) => direction.span.lastFrame)),
       aToB: ab?.counts ?? NO_COUNTS,
       bToA: ba?.counts ?? NO_COUNTS,
       paths: { aToB: pathOf(ab), bToA: pathOf(ba) },
       messagesFromA: ab?.messageCounts ?? newMessageCounts(),
       messagesFromB: ba?.messageCounts ?? newMessageCounts(),
-      completion: merged(both.map((direction) => direction.completion)),
-      latencyClasses: both.flatMap(({ latencyClasses, from }) => latencyClasses.results(from)),
+      completion: merged(both.map((direction) => direction.record.latencies.completion)),
+      latencyClasses: both.flatMap(({ record, from }) => record.latencies.classes.results(from)),
       ackRoundTrip: merged(both.map((direction) => direction.requester?.ackRoundTrip)),
       readRoundTrip: merged(both.map((direction) => direction.requester?.readRoundTrip)),
-      cnpDelay: merged(both.map((direction) => direction.congestion.delay)),
+      cnpDelay: merged(both.map((direction) => direction.path.congestion.delay)),
       rnrWait: merged(both.map((direction) => direction.requester?.rnrWait)),
-      recoveries: both.flatMap(({ recoveries, from }) =>
-        recoveries.kept.map(({ episode, ...recovery }) => ({
+      recoveries: both.flatMap(({ record, from }) =>
+        record.recoveries.kept.map(({ episode, ...recovery }) => ({
           from,
           ...recovery,
           reason: recovery.damaged === undefined ? (episode?.judge().reason ?? 'not-known') : 'damaged',
@@ -81,10 +82,10 @@ export class ConnectionBuilder {
         )
         .sort((x, y) => y.duration - x.duration),
       plot: both
-        .flatMap((direction) => direction.plot.points(direction.from, shiftOf(direction)))
+        .flatMap((direction) => direction.record.plot.points(direction.from, shiftOf(direction)))
         .sort(byTime),
       throughput: throughputOf(ab, ba),
-      latency: both.flatMap((direction) => direction.latency.points).sort(byTime),
+      latency: both.flatMap((direction) => direction.record.latencies.series.points).sort(byTime),
       messages,
       ladder: ladderOf(both, messages),
       verdict: NOT_KNOWN,
@@ -108,8 +109,9 @@ const NOT_KNOWN: Verdict = {
 
 function pathOf(direction: Direction | undefined): DirectionPath | undefined {
   if (direction === undefined) return undefined;
-  const { vlan, tunnel, vni, network, traffic } = direction;
-  return { vlan, tunnel, vni, network, classes: traffic.classes, ecn: traffic.ecn };
+  const { vlan, tunnel, vni, network } = direction.key;
+  const { classes, ecn } = direction.path.traffic;
+  return { vlan, tunnel, vni, network, classes, ecn };
 }
 
 const byTime = (x: { time: number }, y: { time: number }): number => x.time - y.time;
@@ -117,8 +119,8 @@ const byTime = (x: { time: number }, y: { time: number }): number => x.time - y.
 /** The end that `out` comes from. */
 function endpoint(out: Direction | undefined, back: Direction | undefined, addresses: Addresses): Endpoint {
   return {
-    address: addresses.text(out?.source ?? back!.destination),
-    qpn: back?.destQp ?? out?.sourceQp ?? -1,
+    address: addresses.text(out?.key.source ?? back!.key.destination),
+    qpn: back?.key.destQp ?? out?.search.sourceQp ?? -1,
   };
 }
 
@@ -130,15 +132,15 @@ function merged(builders: (DistributionBuilder | undefined)[]): ReturnType<Distr
 /** Both ends unwrap PSNs from their first one on; turns of 2^24 between them come out here. */
 function shiftOf(direction: Direction): number {
   const requester = direction.peer?.requester;
-  if (requester === undefined || direction.responsePsn < 0) return 0;
+  if (requester === undefined || direction.answers.psn < 0) return 0;
   const turn = PSN_MASK + 1;
-  return Math.round((requester.next - direction.responsePsn) / turn) * turn;
+  return Math.round((requester.next - direction.answers.psn) / turn) * turn;
 }
 
 function ladderOf(directions: readonly Direction[], messages: readonly Message[]): LadderPacket[] {
   // Whose end a direction is comes to light when it is paired: after its first packets.
-  for (const { ladder, from } of directions) for (const packet of ladder.packets) packet.from = from;
-  const packets = directions.flatMap((direction) => direction.ladder.packets);
+  for (const { record, from } of directions) for (const packet of record.ladder.packets) packet.from = from;
+  const packets = directions.flatMap((direction) => direction.record.ladder.packets);
   packets.sort((x, y) => x.frame - y.frame || x.part - y.part);
   for (const packet of packets) packet.message = messageOf(packet, messages)?.id;
   return packets;
@@ -161,14 +163,19 @@ function messageOf(packet: LadderPacket, messages: readonly Message[]): Message 
 }
 
 function throughputOf(ab: Direction | undefined, ba: Direction | undefined): Connection['throughput'] {
-  const { start, span, sums } = commonSums([ab?.throughput, ba?.throughput, ab?.again, ba?.again]);
+  const { start, span, sums } = commonSums([
+    ab?.record.throughput,
+    ba?.record.throughput,
+    ab?.record.again,
+    ba?.record.again,
+  ]);
   const [aToB, bToA, againAToB, againBToA] = sums;
   return {
     start,
     span,
     aToB,
     bToA,
-    againAToB: ab?.again === undefined ? [] : againAToB,
-    againBToA: ba?.again === undefined ? [] : againBToA,
+    againAToB: ab?.record.again === undefined ? [] : againAToB,
+    againBToA: ba?.record.again === undefined ? [] : againBToA,
   };
 }

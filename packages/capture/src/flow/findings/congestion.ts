@@ -7,14 +7,18 @@ import { finding, moment, ofSubject, type Subject } from './finding.ts';
 /** @param lone directions without another one that have CNPs */
 export function congestionFindings(subject: Subject, lone: readonly Direction[]): Finding[] {
   const { direction } = subject;
-  const { counts, events, peer } = direction;
+  const {
+    counts,
+    peer,
+    record: { events },
+  } = direction;
   const found: Finding[] = [];
   const marked = events.get('ecn-marked');
-  const cnps = peer?.events.get('cnp');
+  const cnps = peer?.record.events.get('cnp');
   if (marked !== undefined) {
     const share = formatShare(counts.ecnMarked, counts.packets);
     const isSilent = cnps === undefined && peer !== undefined;
-    const delay = direction.congestion.delay.result();
+    const delay = direction.path.congestion.delay.result();
     const answer =
       cnps === undefined
         ? isSilent
@@ -54,7 +58,7 @@ export function congestionFindings(subject: Subject, lone: readonly Direction[])
         'note',
         `${counted(ghosts, 'ACK')} of PSNs that were acknowledged before`,
         'Harmless in itself: credit updates, or answers to duplicates.',
-        { start: peer.start, end: peer.end, frames: [], frameCount: ghosts },
+        { start: peer.span.start, end: peer.span.end, frames: [], frameCount: ghosts },
       ),
     );
   }
@@ -63,16 +67,16 @@ export function congestionFindings(subject: Subject, lone: readonly Direction[])
 
 /** CNPs to the sender of a direction that has no other one, as far as the capture shows. */
 function unpairedAnswer(
-  { source, destination, vni, sourceQp }: Direction,
+  { key: { source, destination, vni }, search: { sourceQp } }: Direction,
   lone: readonly Direction[],
 ): string {
   // A datagram names its sender's queue pair, which its CNPs go to.
   const back = lone.filter(
     (one) =>
-      one.source === destination &&
-      one.destination === source &&
-      one.vni === vni &&
-      (sourceQp < 0 || one.destQp === sourceQp),
+      one.key.source === destination &&
+      one.key.destination === source &&
+      one.key.vni === vni &&
+      (sourceQp < 0 || one.key.destQp === sourceQp),
   );
   if (back.length === 0) return 'the capture does not show whether CNPs came back';
   const count = back.reduce((sum, { counts }) => sum + counts.cnps, 0);

@@ -86,7 +86,7 @@ function failures(subject: Subject): Finding[] {
   const found: Finding[] = [];
   const peer = direction.peer;
   for (const nak of Object.keys(NAK_HINTS) as FatalNakName[]) {
-    const events = peer?.events.get(`nak-${nak}`);
+    const events = peer?.record.events.get(`nak-${nak}`);
     if (events === undefined) continue;
     const failed = connection.messages.find(
       ({ failure, from }) => failure === nak && from === direction.from,
@@ -107,7 +107,7 @@ function failures(subject: Subject): Finding[] {
     ({ failure, from }) =>
       from === direction.from && (failure === 'retries-exceeded' || failure === 'rnr-retries-exceeded'),
   );
-  const { lastFailure } = direction;
+  const lastFailure = direction.ended.failure;
   if (last === undefined || lastFailure === undefined) return found;
   const { failure, isShown } = lastFailure;
   const hint = isShown
@@ -138,7 +138,7 @@ function failures(subject: Subject): Finding[] {
 
 function notReady(subject: Subject): Finding[] {
   const { direction } = subject;
-  const events = direction.peer?.events.get('rnr-nak');
+  const events = direction.peer?.record.events.get('rnr-nak');
   if (events === undefined) return [];
   const waits = direction.requester?.rnrWait.result();
   const waited =
@@ -159,7 +159,10 @@ function notReady(subject: Subject): Finding[] {
 
 function losses(subject: Subject): Finding[] {
   const { direction } = subject;
-  const { counts, events } = direction;
+  const {
+    counts,
+    record: { events },
+  } = direction;
   const found: Finding[] = [];
   const lost = events.get('lost');
   if (lost !== undefined) {
@@ -261,8 +264,8 @@ function losses(subject: Subject): Finding[] {
 }
 
 /** The consequences of damage: recoveries, or none where it lies at the tap or behind it. */
-function damageText({ counts, recoveries, peer }: Direction): string {
-  const all = [...recoveries.kept, ...(peer?.recoveries.kept ?? [])];
+function damageText({ counts, record: { recoveries }, peer }: Direction): string {
+  const all = [...recoveries.kept, ...(peer?.record.recoveries.kept ?? [])];
   const caused = all.filter(({ damaged }) => damaged !== undefined).length;
   const accepted = counts.damagedAccepted;
   const parts: string[] = [];

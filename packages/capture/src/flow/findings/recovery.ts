@@ -16,7 +16,10 @@ const CAUSE_WORDS: Readonly<Record<RetransmitCause, readonly [one: string, many:
 /** Retransmissions of one direction; none where RNR waits are all there is. */
 export function retransmissions(subject: Subject): Finding[] {
   const { direction } = subject;
-  const { counts, events } = direction;
+  const {
+    counts,
+    record: { events },
+  } = direction;
   const sent = events.get('retransmission');
   if (sent === undefined || counts.retransmitted === counts.retransmitCauses.rnr) return [];
   const causes = (Object.keys(CAUSE_WORDS) as RetransmitCause[])
@@ -27,7 +30,7 @@ export function retransmissions(subject: Subject): Finding[] {
   const events_ = counted(counts.goBacks, 'go-back-N event');
   const what = `${packets} retransmitted in ${events_} (${share} of the requests sent)`;
   const where = sideText(
-    direction.recoveries.kept.filter(({ episode }) => {
+    direction.record.recoveries.kept.filter(({ episode }) => {
       const reason = episode?.judge().reason;
       return reason !== 'spurious' && reason !== 'stood-still';
     }),
@@ -45,7 +48,15 @@ export function retransmissions(subject: Subject): Finding[] {
 }
 
 /** `2 after ACK timeouts (1 likely; the first at 0.071 s, up to 65.1 ms ≈ timeout 14)`. */
-function causeText({ direction: { counts, events, recoveries } }: Subject, cause: RetransmitCause): string {
+function causeText(
+  {
+    direction: {
+      counts,
+      record: { events, recoveries },
+    },
+  }: Subject,
+  cause: RetransmitCause,
+): string {
   const { count, start, most } = events.get(`go-back-${cause}`)!;
   const first = recoveries.kept.find((recovery) => recovery.cause === cause);
   const details = [

@@ -50,7 +50,7 @@ export function stalls(subject: Subject): Finding[] {
 /** Silences with nothing outstanding that are as long as the ACK timeout: what was, may have been lost before the tap. */
 export function idleLikeTimeout(subject: Subject): Finding[] {
   const { direction } = subject;
-  const events = direction.events.get('idle-like-timeout');
+  const events = direction.record.events.get('idle-like-timeout');
   const ackTimeout = direction.requester?.classifier.ackTimeout ?? 0;
   if (events === undefined) return [];
   const { count, start, most } = events;
@@ -75,7 +75,7 @@ export function idleLikeTimeout(subject: Subject): Finding[] {
 /** Packets that packets sent after them have overtaken. */
 export function reordering(subject: Subject): Finding[] {
   const { direction } = subject;
-  const late = direction.events.get('late');
+  const late = direction.record.events.get('late');
   if (late === undefined) return [];
   const { counts, peer } = direction;
   const naks = peer?.counts.naks['psn-sequence-error'] ?? 0;

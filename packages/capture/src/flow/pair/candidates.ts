@@ -15,44 +15,49 @@ export class Candidates {
   readonly #entered = new Map<number, number>();
 
   enter(direction: Direction): void {
-    const key = keyOf(direction.source, direction.destination, direction.sourcePort);
+    const key = keyOf(direction.key.source, direction.key.destination, direction.span.lastPort);
     add(this.#byPort, key, direction);
     this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
   }
 
   /** Whether others between the two addresses have the same UDP source port: so it does not follow from the QPNs. */
-  sharesPort({ source, destination, firstPort }: Direction): boolean {
-    return (this.#entered.get(keyOf(source, destination, firstPort)) ?? 0) > 1;
+  sharesPort({ key: { source, destination }, span }: Direction): boolean {
+    return (this.#entered.get(keyOf(source, destination, span.firstPort)) ?? 0) > 1;
   }
 
   /** A request went out. */
   sent(direction: Direction, psn: number): void {
     const range = psn >> RANGE_BITS;
-    if (range === direction.psnRange || range === direction.psnRangeBefore) return;
-    const { source, destination, psnRangeBefore } = direction;
+    if (range === direction.search.psnRange || range === direction.search.psnRangeBefore) return;
+    const {
+      key: { source, destination },
+      search: { psnRangeBefore },
+    } = direction;
     if (psnRangeBefore >= 0) remove(this.#byPsn, keyOf(source, destination, psnRangeBefore), direction);
-    direction.psnRangeBefore = direction.psnRange;
-    direction.psnRange = range;
+    direction.search.psnRangeBefore = direction.search.psnRange;
+    direction.search.psnRange = range;
     add(this.#byPsn, keyOf(source, destination, range), direction);
   }
 
   /** It has found its partner. */
   leave(direction: Direction): void {
-    const { source, destination } = direction;
-    for (const range of [direction.psnRange, direction.psnRangeBefore]) {
+    const { source, destination } = direction.key;
+    for (const range of [direction.search.psnRange, direction.search.psnRangeBefore]) {
       if (range >= 0) remove(this.#byPsn, keyOf(source, destination, range), direction);
     }
-    remove(this.#byPort, keyOf(source, destination, direction.firstPort), direction);
+    remove(this.#byPort, keyOf(source, destination, direction.span.firstPort), direction);
   }
 
   /** Those against `direction` in which PSNs near this one were sent. */
   withPsn(direction: Direction, psn: number): Iterable<Direction> {
-    return this.#byPsn.get(keyOf(direction.destination, direction.source, psn >> RANGE_BITS)) ?? [];
+    return this.#byPsn.get(keyOf(direction.key.destination, direction.key.source, psn >> RANGE_BITS)) ?? [];
   }
 
   /** Those against `direction` from the same UDP port. */
   withPort(direction: Direction): Iterable<Direction> {
-    return this.#byPort.get(keyOf(direction.destination, direction.source, direction.sourcePort)) ?? [];
+    return (
+      this.#byPort.get(keyOf(direction.key.destination, direction.key.source, direction.span.lastPort)) ?? []
+    );
   }
 }
 

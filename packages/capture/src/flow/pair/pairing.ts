@@ -23,8 +23,6 @@ const PORTS_TELL = 4;
 const LEAD = 3;
 /** One response in so many may contradict: a capture misses packets, and may show an answer before its request. */
 const CONTRADICTIONS = 8;
-/** Responses kept until it is known whose they are. */
-const MAX_PENDING_RESPONSES = 64;
 const MAX_CM = 100_000;
 
 interface CmPeer {
@@ -55,21 +53,21 @@ export class DirectionPairer {
 
   /** A new direction. */
   enter(direction: Direction): void {
-    const key = addressKey(direction.source, direction.destination);
+    const key = addressKey(direction.key.source, direction.key.destination);
     const directions = this.#single.get(key);
     if (directions === undefined) this.#single.set(key, new Set([direction]));
     else directions.add(direction);
     this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
-    this.#networks.add(networkKey(direction.source, direction.destination, direction.network));
+    this.#networks.add(networkKey(direction.key.source, direction.key.destination, direction.key.network));
     this.#candidates.enter(direction);
     this.#byCm(direction);
-    if (direction.peer === undefined && direction.sourceQp >= 0) this.#byDatagramNumbers(direction);
+    if (direction.peer === undefined && direction.search.sourceQp >= 0) this.#byDatagramNumbers(direction);
   }
 
   /** Its queue pairs are used again: it finds its partner now or never, and is no candidate from here on. */
   leave(direction: Direction): void {
     if (direction.peer === undefined) this.settle(direction);
-    const key = addressKey(direction.source, direction.destination);
+    const key = addressKey(direction.key.source, direction.key.destination);
     this.#entered.set(key, this.#entered.get(key)! - 1);
     this.#single.get(key)?.delete(direction);
     this.#candidates.leave(direction);
@@ -91,16 +89,16 @@ export class DirectionPairer {
       [passive, active],
     ] as const) {
       for (const direction of this.#single.get(addressKey(from.address, to.address)) ?? []) {
-        if (direction.destQp === to.qpn) this.#byCm(direction);
+        if (direction.key.destQp === to.qpn) this.#byCm(direction);
       }
     }
   }
 
   /** A response in a direction without partner. */
   response(direction: Direction, response: PendingResponse): void {
-    direction.pendingResponses.push(response);
-    if (direction.pendingResponses.length > MAX_PENDING_RESPONSES) direction.pendingResponses.shift();
-    if (this.#cm.has(endKey({ address: direction.destination, qpn: direction.destQp, psn: 0 }))) return;
+    direction.search.wait(response);
+    if (this.#cm.has(endKey({ address: direction.key.destination, qpn: direction.key.destQp, psn: 0 })))
+      return;
     const evidence = this.#evidenceOf(direction);
     for (const [other, found] of evidence) {
       if (other.peer === undefined) weigh(found, answer(other, response));
@@ -112,8 +110,8 @@ export class DirectionPairer {
       const found = { fits: 0, misfits: 0 };
       weigh(found, verdict);
       evidence.set(other, found);
-      other.suspects ??= new Set();
-      other.suspects.add(direction);
+      other.search.suspects ??= new Set();
+      other.search.suspects.add(direction);
     }
     this.#decide(direction, false);
     if (direction.peer === undefined) this.#presume(direction, response.psn);
@@ -137,8 +135,8 @@ export class DirectionPairer {
   }
 
   #evidenceOf(direction: Direction): Map<Direction, Evidence> {
-    direction.evidence ??= new Map();
-    return direction.evidence;
+    direction.search.evidence ??= new Map();
+    return direction.search.evidence;
   }
 
   /** Whether the other direction is of the same service, and nothing names other queue pairs. */
@@ -146,7 +144,7 @@ export class DirectionPairer {
     const sameService = direction.transport === other.transport || !direction.transport || !other.transport;
     return (
       other !== direction &&
-      !other.isOver &&
+      !other.ended.isOver &&
       sameService &&
       !this.#isForeign(direction, other) &&
       this.#meet(direction, other)
@@ -160,18 +158,18 @@ export class DirectionPairer {
    * enough for different VNIs: tenants may have the same addresses.
    */
   #meet(direction: Direction, other: Direction): boolean {
-    if (direction.network === other.network) return true;
+    if (direction.key.network === other.key.network) return true;
     return !this.#hasOpposite(direction) && !this.#hasOpposite(other);
   }
 
-  #hasOpposite({ source, destination, network }: Direction): boolean {
+  #hasOpposite({ key: { source, destination, network } }: Direction): boolean {
     return this.#networks.has(networkKey(destination, source, network));
   }
 
   /** The connection manager or the datagrams name other queue pairs. */
   #isForeign(direction: Direction, other: Direction): boolean {
-    if (direction.sourceQp >= 0 && direction.sourceQp !== other.destQp) return true;
-    return other.sourceQp >= 0 && other.sourceQp !== direction.destQp;
+    if (direction.search.sourceQp >= 0 && direction.search.sourceQp !== other.key.destQp) return true;
+    return other.search.sourceQp >= 0 && other.search.sourceQp !== direction.key.destQp;
   }
 
   /** @param now or never: several that fit are weighed against each other */
@@ -217,7 +215,10 @@ export class DirectionPairer {
 
   /** Directions that the responses of both fit, or have fitted before they were paired as likely. */
   *#fitting(direction: Direction): Generator<Direction> {
-    const seen = new Set([...(direction.evidence?.keys() ?? []), ...(direction.suspects ?? [])]);
+    const seen = new Set([
+      ...(direction.search.evidence?.keys() ?? []),
+      ...(direction.search.suspects ?? []),
+    ]);
     for (const other of seen) {
       if (other.peer !== undefined && other.connection.pairing !== 'likely') continue;
       if (!this.#isPossible(direction, other)) continue;
@@ -233,7 +234,7 @@ export class DirectionPairer {
    * response on: so a NAK for a packet that the capture has not shown counts.
    */
   #presume(direction: Direction, psn: number): void {
-    const opposite = this.#single.get(addressKey(direction.destination, direction.source));
+    const opposite = this.#single.get(addressKey(direction.key.destination, direction.key.source));
     if (opposite?.size !== 1) return;
     const [other] = opposite;
     if (!this.#isOnly(direction, other) || !this.#isPossible(direction, other)) return;
@@ -255,7 +256,7 @@ export class DirectionPairer {
 
   /** There is no other direction between the two addresses, and was none. */
   #isOnly(direction: Direction, other: Direction): boolean {
-    const entered = (h: Direction) => this.#entered.get(addressKey(h.source, h.destination)) ?? 0;
+    const entered = (h: Direction) => this.#entered.get(addressKey(h.key.source, h.key.destination)) ?? 0;
     return entered(direction) === 1 && entered(other) === 1;
   }
 
@@ -270,7 +271,7 @@ export class DirectionPairer {
       this.#pair(direction, byPort[0], 'likely', reason);
       return;
     }
-    const [only] = this.#single.get(addressKey(direction.destination, direction.source)) ?? [];
+    const [only] = this.#single.get(addressKey(direction.key.destination, direction.key.source)) ?? [];
     if (
       only !== undefined &&
       this.#isOnly(direction, only) &&
@@ -282,14 +283,16 @@ export class DirectionPairer {
   }
 
   #byCm(direction: Direction): void {
-    const found = this.#cm.get(endKey({ address: direction.destination, qpn: direction.destQp, psn: 0 }));
-    if (found === undefined || found.other.address !== direction.source || direction.transport === 'UD')
+    const found = this.#cm.get(
+      endKey({ address: direction.key.destination, qpn: direction.key.destQp, psn: 0 }),
+    );
+    if (found === undefined || found.other.address !== direction.key.source || direction.transport === 'UD')
       return;
     const { connection } = found;
-    direction.sourceQp = found.other.qpn;
-    direction.cm = connection;
-    for (const other of this.#single.get(addressKey(direction.destination, direction.source)) ?? []) {
-      if (other.destQp !== found.other.qpn || other.transport === 'UD') continue;
+    direction.search.sourceQp = found.other.qpn;
+    direction.search.cm = connection;
+    for (const other of this.#single.get(addressKey(direction.key.destination, direction.key.source)) ?? []) {
+      if (other.key.destQp !== found.other.qpn || other.transport === 'UD') continue;
       if (!this.#meet(direction, other)) continue;
       this.#pair(direction, other, 'cm', `the connection manager's REQ and REP (frame ${connection.frame})`);
       return;
@@ -299,11 +302,11 @@ export class DirectionPairer {
   }
 
   #byDatagramNumbers(direction: Direction): void {
-    for (const other of this.#single.get(addressKey(direction.destination, direction.source)) ?? []) {
+    for (const other of this.#single.get(addressKey(direction.key.destination, direction.key.source)) ?? []) {
       if (
         other.transport !== 'UD' ||
-        other.sourceQp !== direction.destQp ||
-        other.destQp !== direction.sourceQp ||
+        other.search.sourceQp !== direction.key.destQp ||
+        other.key.destQp !== direction.search.sourceQp ||
         !this.#meet(direction, other)
       )
         continue;
@@ -314,20 +317,15 @@ export class DirectionPairer {
 
   #pair(direction: Direction, other: Direction, pairing: Pairing, reason: string): void {
     for (const one of [direction, other]) {
-      this.#single.get(addressKey(one.source, one.destination))?.delete(one);
+      this.#single.get(addressKey(one.key.source, one.key.destination))?.delete(one);
       this.#candidates.leave(one);
-      if (pairing !== 'likely') {
-        one.evidence = undefined;
-        one.suspects = undefined;
-      }
+      if (pairing !== 'likely') one.search.forget();
     }
     if (pairing === 'certain' && isDerivedPort(direction, other)) this.#derived++;
     else if (pairing === 'certain') this.#other++;
     this.#join(direction, other, pairing, reason);
     for (const one of [direction, other]) {
-      const { pendingResponses } = one;
-      one.pendingResponses = [];
-      for (const response of pendingResponses) applyResponse(one, response);
+      for (const response of one.search.takeWaiting()) applyResponse(one, response);
     }
   }
 }
@@ -339,15 +337,15 @@ const networkKey = (source: number, destination: number, network: number): numbe
 const endKey = ({ address, qpn }: CmEnd): string => `${address} ${qpn}`;
 
 const haveOtherVnis = (direction: Direction, other: Direction): boolean =>
-  direction.vni >= 0 && other.vni >= 0 && direction.vni !== other.vni;
+  direction.key.vni >= 0 && other.key.vni >= 0 && direction.key.vni !== other.key.vni;
 
 const hasCommonPort = (direction: Direction, other: Direction): boolean =>
-  direction.sourcePort !== 0 && direction.sourcePort === other.sourcePort;
+  direction.span.lastPort !== 0 && direction.span.lastPort === other.span.lastPort;
 
 /** rxe, ConnectX and node-roce derive the port from both QPNs where no flow label is set. */
 const isDerivedPort = (direction: Direction, other: Direction): boolean =>
   hasCommonPort(direction, other) &&
-  direction.sourcePort === sourcePortForConnection(0, direction.destQp, other.destQp);
+  direction.span.lastPort === sourcePortForConnection(0, direction.key.destQp, other.key.destQp);
 
 const answer = (other: Direction, response: PendingResponse): number =>
   other.requester?.answersTo(response) ?? 0;
@@ -361,12 +359,12 @@ function weigh(evidence: Evidence, verdict: number): void {
 function contradicts(direction: Direction, other: Direction): boolean {
   if (evidenceBetween(direction, other).misfits > 0) return true;
   const isNone = (of: Direction) => (response: PendingResponse) => answer(of, response) < 0;
-  return direction.pendingResponses.some(isNone(other)) || other.pendingResponses.some(isNone(direction));
+  return direction.search.waiting.some(isNone(other)) || other.search.waiting.some(isNone(direction));
 }
 
 /** The evidence of each one's responses about the other's requests, together. */
 function evidenceBetween(direction: Direction, other: Direction): Evidence {
-  const [own, theirs] = [direction.evidence?.get(other), other.evidence?.get(direction)];
+  const [own, theirs] = [direction.search.evidence?.get(other), other.search.evidence?.get(direction)];
   return {
     fits: (own?.fits ?? 0) + (theirs?.fits ?? 0),
     misfits: (own?.misfits ?? 0) + (theirs?.misfits ?? 0),

@@ -1,5 +1,8 @@
 /** Responses whose requester is not known yet, and how they speak for or against a direction. */
 
+/** Responses kept until it is known whose they are. */
+export const MAX_PENDING_RESPONSES = 64;
+
 /** The parts of a response that wait for its pairing. */
 export interface PendingResponse {
   psn: number;

@@ -15,20 +15,23 @@ export function recordRequest(direction: Direction, packet: RocePacket, verdict:
   const again = verdict.taken === Taken.RETRANSMISSION;
   if (again) recordRetransmission(direction, packet, verdict);
   else if (verdict.late) recordLate(direction, packet, verdict);
-  const { plot } = direction;
+  const { plot } = direction.record;
   if (again) plot.addRetransmission(packet.time, verdict.psn, packet.frame, verdict.cause);
   else plot.add(packet.time, verdict.psn, packet.frame, PlotKind.REQUEST);
-  direction.ladder.offer(packet, direction.from, again, again ? verdict : undefined, false);
+  direction.record.ladder.offer(packet, direction.from, again, again ? verdict : undefined, false);
 }
 
-function recordLate({ counts, events }: Direction, { frame, time }: RocePacket, verdict: Verdict): void {
+function recordLate({ counts, record }: Direction, { frame, time }: RocePacket, verdict: Verdict): void {
   counts.late++;
   if (verdict.overtaken > counts.mostOvertaken) counts.mostOvertaken = verdict.overtaken;
-  events.add('late', frame, time, verdict.lateBy);
+  record.events.add('late', frame, time, verdict.lateBy);
 }
 
 function recordRetransmission(direction: Direction, packet: RocePacket, verdict: Verdict): void {
-  const { counts, events, recoveries } = direction;
+  const {
+    counts,
+    record: { events, recoveries },
+  } = direction;
   const { frame, time, payloadLength } = packet;
   counts.retransmitted++;
   counts.retransmittedBytes += payloadLength;
@@ -42,6 +45,6 @@ function recordRetransmission(direction: Direction, packet: RocePacket, verdict:
 export function recordRepeated(direction: Direction, packet: RocePacket): void {
   direction.counts.packets--;
   direction.counts.repeatedFrames++;
-  direction.events.add('repeated-frame', packet.frame, packet.time, 1);
-  direction.ladder.offer(packet, direction.from, false, undefined, true);
+  direction.record.events.add('repeated-frame', packet.frame, packet.time, 1);
+  direction.record.ladder.offer(packet, direction.from, false, undefined, true);
 }

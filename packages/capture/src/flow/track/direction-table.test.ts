@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RocePacket } from '../../read/packet.ts';
-import { Budgets, Direction } from './direction.ts';
+import { Budgets } from '../record/direction-record.ts';
+import { Direction } from './direction.ts';
 import { DirectionTable } from './direction-table.ts';
 
 test('finds the added entries and no others, as a map does', () => {

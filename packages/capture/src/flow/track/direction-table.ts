@@ -20,13 +20,13 @@ export class DirectionTable {
     network = 0,
   ): Direction | undefined {
     const last = this.#last;
-    if (last !== undefined && is(last, source, destination, destQp, sourceQp, network)) return last;
+    if (last?.key.is(source, destination, destQp, sourceQp, network)) return last;
     const places = this.#places;
     const mask = places.length - 1;
     let place = hash(source, destination, destQp, sourceQp, network) & mask;
     for (let index = places[place]; index !== 0; index = places[place]) {
       const direction = this.#directions[index - 1];
-      if (is(direction, source, destination, destQp, sourceQp, network)) {
+      if (direction.key.is(source, destination, destQp, sourceQp, network)) {
         this.#last = direction;
         return direction;
       }
@@ -58,28 +58,11 @@ export class DirectionTable {
 
   #place(direction: Direction, index: number): void {
     const mask = this.#places.length - 1;
-    const { source, destination, destQp, keyQp, network } = direction;
-    let place = hash(source, destination, destQp, keyQp, network) & mask;
+    const { source, destination, destQp, sourceQp, network } = direction.key;
+    let place = hash(source, destination, destQp, sourceQp, network) & mask;
     while (this.#places[place] !== 0) place = (place + 1) & mask;
     this.#places[place] = index;
   }
-}
-
-function is(
-  direction: Direction,
-  source: number,
-  destination: number,
-  destQp: number,
-  sourceQp: number,
-  network: number,
-): boolean {
-  return (
-    direction.destQp === destQp &&
-    direction.source === source &&
-    direction.destination === destination &&
-    direction.keyQp === sourceQp &&
-    direction.network === network
-  );
 }
 
 function hash(

@@ -13,8 +13,8 @@ const RNR_SLACK = 20e6;
 interface Ended {
   requester: RequesterTracker | undefined;
   reliable: boolean;
-  peer: { end: number } | undefined;
-  cm: CmConnection | undefined;
+  peer: { span: { end: number } } | undefined;
+  search: { cm: CmConnection | undefined };
 }
 
 /** A requester that has stopped. */
@@ -33,7 +33,7 @@ export interface LastFailure {
  * @param captureEnd nanoseconds since the capture's begin
  */
 export function lastFailure(
-  { requester, reliable, peer, cm }: Ended,
+  { requester, reliable, peer, search: { cm } }: Ended,
   captureEnd: number,
 ): LastFailure | undefined {
   const oldest = requester?.oldest;
@@ -49,7 +49,7 @@ export function lastFailure(
   }
   if (unanswered <= 2) return undefined;
   // Without the answers the oldest one is the first of the capture: a queue pair that sends new requests after it is not in error.
-  if (peer === undefined ? requester.lastNew > time : peer.end >= time) return undefined;
+  if (peer === undefined ? requester.lastNew > time : peer.span.end >= time) return undefined;
   // An interval is at most four times the timer (IBTA vol 1 §9.7.6.1.3), and adaptive ones are doubled.
   const begin = refused?.time ?? first;
   const isShown = unanswered > (cm?.retries ?? MAX_RETRIES) || captureEnd - time > 2 * (time - begin);

@@ -33,7 +33,10 @@ export function syndromeOf({ info, bytes, bth, end }: RocePacket): number {
 
 /** Adds a response to the counts of its own direction. */
 export function countResponse(direction: Direction, packet: RocePacket, syndrome: number): void {
-  const { counts, events } = direction;
+  const {
+    counts,
+    record: { events },
+  } = direction;
   const { frame, time } = packet;
   counts.responses++;
   if (packet.info.operation !== OperationBits.ACKNOWLEDGE || syndrome < 0) return;

@@ -6,20 +6,13 @@ import type { CaptureSummary, Finding } from '../analysis.ts';
 import type { IcmpError } from '../icmp.ts';
 import type { CmExchange } from '../pair/cm-exchanges.ts';
 import type { PauseSender } from '../record/pauses.ts';
-import type { IcrcTrial } from '../track/icrc-trial.ts';
+import type { WrongCm } from '../track/right-icrcs.ts';
 import { type Cause, event, Rank } from './cause.ts';
 import { ICMP_HINT, ICMP_TEXT, icmpStatement, neverRightCm } from './path-causes.ts';
 
 /** REQs of an exchange of the connection manager, for an event of a chain. */
 const requestsOf = ({ messages }: CmExchange) =>
   messages.filter(({ name }) => name === 'REQ' || name === 'SIDR_REQ');
-
-/** Messages of the connection manager from a sender whose ICRCs are all wrong. */
-export interface WrongCm {
-  source: string;
-  trial: IcrcTrial;
-  frame: number;
-}
 
 export function captureCauses(
   summary: CaptureSummary,

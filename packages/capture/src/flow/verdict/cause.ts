@@ -75,8 +75,8 @@ export function findingOf(
     statement,
     text: `${subject}: ${statement}`,
     hint,
-    start: direction.start,
-    end: direction.end,
+    start: direction.span.start,
+    end: direction.span.end,
     frames: frames.filter((frame) => frame > 0).slice(0, 100),
     frameCount,
   };

@@ -38,7 +38,7 @@ function refused(context: Context, direction: Direction): Cause[] {
   const { connection } = context;
   const { requester, responder } = endsOf(context, direction);
   return (Object.keys(FATAL) as FatalNakName[]).flatMap((nak) => {
-    const events = direction.peer?.events.get(`nak-${nak}`);
+    const events = direction.peer?.record.events.get(`nak-${nak}`);
     if (events === undefined) return [];
     const failed = connection.messages.find(
       ({ failure, from }) => failure === nak && from === direction.from,
@@ -66,7 +66,11 @@ function refused(context: Context, direction: Direction): Cause[] {
 
 function unanswered(context: Context, direction: Direction): Cause[] {
   const { connection } = context;
-  const { lastFailure, peer, requester: tracker } = direction;
+  const {
+    ended: { failure: lastFailure },
+    peer,
+    requester: tracker,
+  } = direction;
   const last = connection.messages.find(
     ({ failure, from }) =>
       from === direction.from && (failure === 'retries-exceeded' || failure === 'rnr-retries-exceeded'),
@@ -82,7 +86,7 @@ function unanswered(context: Context, direction: Direction): Cause[] {
   const base = { severity: 'error', rank: Rank.ENDS, weight: 0, chain, explains: ALL_SAID } as const;
   if (failure === 'rnr-retries-exceeded') {
     const text = `${responder} posted no receive: it refused ${nameOf(last)} ${counted(rnrNaks, 'time')} (RNR)${given}.`;
-    const naks = peer?.events.get('rnr-nak')?.frames.at(-1);
+    const naks = peer?.record.events.get('rnr-nak')?.frames.at(-1);
     return [
       {
         ...base,
@@ -101,7 +105,7 @@ function unanswered(context: Context, direction: Direction): Cause[] {
   }
   const answered = tracker?.hasProgress === true || peer.counts.responses > 0;
   const since = answered
-    ? `stopped answering ${requester} ${moment(peer.end)}`
+    ? `stopped answering ${requester} ${moment(peer.span.end)}`
     : `never answered ${requester}`;
   return [
     {
@@ -110,7 +114,7 @@ function unanswered(context: Context, direction: Direction): Cause[] {
       certainty: isShown ? 'certain' : 'likely',
       text: `${responder} ${since}: ${counted(sends, 'copy', 'copies')} unanswered${given}.`,
       culprit: responder,
-      chain: [...event(answered ? peer.lastFrame : 0, `the last packet of ${responder}`), ...chain],
+      chain: [...event(answered ? peer.span.lastFrame : 0, `the last packet of ${responder}`), ...chain],
     },
   ];
 }
@@ -118,9 +122,9 @@ function unanswered(context: Context, direction: Direction): Cause[] {
 /** rxe goes silent inside a message when an ACK for its last packet crosses a retransmission (docs/quirks.md). */
 function stopped(context: Context, direction: Direction): Cause[] {
   const { requester: tracker, peer, connection: state } = direction;
-  if (tracker === undefined || peer === undefined || !direction.reliable || direction.isOver) return [];
+  if (tracker === undefined || peer === undefined || !direction.reliable || direction.ended.isOver) return [];
   const { duration } = context.summary;
-  const quiet = duration - Math.max(direction.end, peer.end);
+  const quiet = duration - Math.max(direction.span.end, peer.span.end);
   const timeout = tracker.classifier.ackTimeout;
   if (context.exchange?.isDisconnected === true || state.second === undefined) return [];
   if (quiet < Math.max(STOPPED, 8 * timeout)) return [];

@@ -30,7 +30,7 @@ export function gidPairs(
     const opposite = lone.get(placeOf(one, true, addressOf));
     if (directions.length !== 1 || opposite?.length !== 1 || key === placeOf(one, true, addressOf)) continue;
     const [other] = opposite;
-    if (one.source === other.destination && one.destination === other.source) continue;
+    if (one.key.source === other.key.destination && one.key.destination === other.key.source) continue;
     found.set(one.connection, { one, other });
   }
   return found;
@@ -38,7 +38,7 @@ export function gidPairs(
 
 /** Sender and receiver of a direction, or of one against it: by MAC addresses, else by addresses. */
 function placeOf(
-  { mac, source, destination, facts }: Direction,
+  { key: { mac, source, destination }, path: { facts } }: Direction,
   isOpposite: boolean,
   addressOf: (index: number) => string,
 ): string {
@@ -56,13 +56,13 @@ export function gidCause(
   { a, b }: Pick<Connection, 'a' | 'b'>,
   addressOf: (index: number) => string,
 ): Cause {
-  const [kind, otherKind] = [one.facts.addressKind, other.facts.addressKind];
+  const [kind, otherKind] = [one.path.facts.addressKind, other.path.facts.addressKind];
   const isKind = kind !== otherKind;
   const sender = one.from === 'a' ? a.address : b.address;
-  const peer = addressOf(other.source);
+  const peer = addressOf(other.key.source);
   const [first, second] = isKind
     ? [versionOf(one, otherKind), versionOf(other, kind)]
-    : [`from ${sender}`, `to ${addressOf(other.destination)}`];
+    : [`from ${sender}`, `to ${addressOf(other.key.destination)}`];
   return {
     kind: 'gid-mismatch',
     severity: 'error',
@@ -74,8 +74,11 @@ export function gidCause(
       : `Both ends use different GIDs: one sends ${first}, ${peer} sends ${second}; neither answers.`,
     culprit: sender,
     chain: [
-      ...event(one.firstFrame, `${sender} sends ${isKind ? first : `to ${addressOf(one.destination)}`}`),
-      ...event(other.firstFrame, `${peer} sends ${second}`),
+      ...event(
+        one.span.firstFrame,
+        `${sender} sends ${isKind ? first : `to ${addressOf(one.key.destination)}`}`,
+      ),
+      ...event(other.span.firstFrame, `${peer} sends ${second}`),
     ].sort((x, y) => x.frame! - y.frame!),
     explains: ['retries-exceeded', 'retransmissions', 'stalls', 'one-direction'],
     finding: findingOf(
@@ -83,14 +86,14 @@ export function gidCause(
       one,
       `the two ends use different GIDs: ${kind} here, ${otherKind} from the other end`,
       'Choose GIDs of one kind at both ends: show_gids lists them; perftest and ibv_rc_pingpong take an index (-x, -g), NCCL NCCL_IB_GID_INDEX, UCX UCX_IB_GID_INDEX.',
-      [one.firstFrame, other.firstFrame],
+      [one.span.firstFrame, other.span.firstFrame],
     ),
   };
 }
 
 /** `RoCE v1` against v2; between two of v2 the family. */
-function versionOf({ facts }: Direction, otherKind: string): string {
-  const { version, addressKind } = facts;
+function versionOf({ path }: Direction, otherKind: string): string {
+  const { version, addressKind } = path.facts;
   const isOtherV1 = otherKind.endsWith('RoCE v1');
   if ((version === 1) !== isOtherV1) return version === 1 ? 'RoCE v1' : 'RoCE v2';
   return `over ${addressKind}`;

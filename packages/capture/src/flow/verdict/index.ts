@@ -7,7 +7,8 @@ import type { IcmpError } from '../icmp.ts';
 import type { CmExchange } from '../pair/cm-exchanges.ts';
 import type { PauseSender } from '../record/pauses.ts';
 import type { ConnectionState } from '../track/direction.ts';
-import { captureCauses, type WrongCm } from './capture-causes.ts';
+import type { WrongCm } from '../track/right-icrcs.ts';
+import { captureCauses } from './capture-causes.ts';
 import { type Cause, type Context, event, wordsOf } from './cause.ts';
 import { endCauses } from './end-causes.ts';
 import { gidCause, gidPairs } from './gids.ts';
@@ -336,12 +337,14 @@ function endOf(
     const other = direction.from === 'a' ? 'b' : 'a';
     const nak = Object.keys(direction.peer?.counts.naks ?? {}).find((name) => name !== 'psn-sequence-error');
     const events =
-      nak === undefined ? undefined : direction.peer?.events.get(`nak-${nak}` as 'nak-invalid-request');
+      nak === undefined
+        ? undefined
+        : direction.peer?.record.events.get(`nak-${nak}` as 'nak-invalid-request');
     if (events !== undefined) return { by: other, how: 'refused', frame: events.frames[0] };
     const failed = messages.find(
       ({ failure, from }) => from === direction.from && failure?.endsWith('retries-exceeded') === true,
     );
-    if (failed !== undefined && direction.lastFailure?.isShown === true)
+    if (failed !== undefined && direction.ended.failure?.isShown === true)
       return { by: direction.from, how: 'gave-up', frame: failed.lastFrame };
   }
   return undefined;

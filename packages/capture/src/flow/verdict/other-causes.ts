@@ -15,15 +15,15 @@ export const otherCauses = (context: Context): Cause[] =>
   ofDirections(context, [slowResponder, unreliableLoss, congestion, unexplained, silentLikeTimeout]);
 
 function slowResponder(context: Context, direction: Direction): Cause[] {
-  const { requester: tracker, recoveries, start, end, peer } = direction;
+  const { requester: tracker, record, span, peer } = direction;
   if (tracker === undefined || peer === undefined) return [];
   const waits = tracker.stalls.longest.filter(
-    (stall) => stall.end === 'answer' && !recoveries.kept.some(({ time }) => isWithin(stall, time)),
+    (stall) => stall.end === 'answer' && !record.recoveries.kept.some(({ time }) => isWithin(stall, time)),
   );
   const [longest] = waits;
   if (longest === undefined) return [];
   const total = waits.reduce((sum, { duration }) => sum + duration, 0);
-  const whole = Math.max(end, peer.end) - start;
+  const whole = Math.max(span.end, peer.span.end) - span.start;
   if (longest.duration < LONG_WAIT && (longest.duration < WAIT || total < SHARE * whole)) return [];
   const usual = tracker.readRoundTrip.result() ?? tracker.ackRoundTrip.result();
   // Where all answers are as slow, the path may be as slow as the responder.
@@ -61,7 +61,7 @@ const isWithin = ({ start, duration }: Pick<Stall, 'start' | 'duration'>, time: 
   time >= start && time <= start + duration + WAIT;
 
 function unreliableLoss(context: Context, direction: Direction): Cause[] {
-  const lost = direction.events.get('lost');
+  const lost = direction.record.events.get('lost');
   if (lost === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
   const bad = direction.counts.icrcBad;
@@ -84,11 +84,15 @@ function unreliableLoss(context: Context, direction: Direction): Cause[] {
 }
 
 function congestion(context: Context, direction: Direction): Cause[] {
-  const { counts, peer, events } = direction;
+  const {
+    counts,
+    peer,
+    record: { events },
+  } = direction;
   const marked = events.get('ecn-marked');
   if (marked === undefined || peer === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
-  const cnps = peer.events.get('cnp');
+  const cnps = peer.record.events.get('cnp');
   const packets = counted(counts.ecnMarked, 'packet');
   return [
     {
@@ -113,7 +117,10 @@ function congestion(context: Context, direction: Direction): Cause[] {
 
 /** Retransmissions of which nothing is known. */
 function unexplained(context: Context, direction: Direction): Cause[] {
-  const { counts, recoveries } = direction;
+  const {
+    counts,
+    record: { recoveries },
+  } = direction;
   const kept = recoveries.kept.filter(({ episode, damaged }) => {
     const reason = episode?.judge().reason;
     return (
@@ -139,7 +146,7 @@ function unexplained(context: Context, direction: Direction): Cause[] {
 
 /** Its first transmission may have been lost before the tap: then a request seems to come out of nothing, after a timeout. */
 function silentLikeTimeout(context: Context, direction: Direction): Cause[] {
-  const events = direction.events.get('idle-like-timeout');
+  const events = direction.record.events.get('idle-like-timeout');
   if (events === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
   return [

@@ -13,7 +13,7 @@ const LONG = 512;
 
 /** Requests of this direction were sent, and none of the last ones was answered. */
 export const isUnanswered = (direction: Direction): boolean =>
-  direction.lastFailure?.failure === 'retries-exceeded' ||
+  direction.ended.failure?.failure === 'retries-exceeded' ||
   // Without the other direction answers may be there that the capture does not show.
   (direction.counts.retransmitted > 0 && direction.peer?.counts.responses === 0);
 
@@ -49,11 +49,15 @@ export const pathCauses = (context: Context, icmp: readonly IcmpError[]): Cause[
   ]);
 
 function neverRight(context: Context, direction: Direction): Cause[] {
-  const { trial, counts, peer } = direction;
+  const {
+    path: { trial },
+    counts,
+    peer,
+  } = direction;
   if (trial === undefined || counts.icrcBad < 2 || counts.icrcBad < counts.packets) return [];
   const { requester } = endsOf(context, direction);
   const { mistake, rewritten, isConstant } = trial;
-  const frames = direction.events.get('icrc-bad')?.frames ?? [];
+  const frames = direction.record.events.get('icrc-bad')?.frames ?? [];
   const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
   const [what, hint, culprit] = explanation(requester, mistake, rewritten, isConstant);
   return [
@@ -165,7 +169,7 @@ function pathMtu(context: Context, direction: Direction): Cause[] {
   const { requester: tracker, peer } = direction;
   if (tracker === undefined || peer === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
-  const refused = peer.events.get('nak-invalid-request');
+  const refused = peer.record.events.get('nak-invalid-request');
   const failed = context.connection.messages.find(
     ({ failure, from }) => failure === 'invalid-request' && from === direction.from,
   );
@@ -186,10 +190,10 @@ function pathMtu(context: Context, direction: Direction): Cause[] {
     ];
   }
   const { oldestSize, mostAnswered } = tracker;
-  if (direction.lastFailure?.failure !== 'retries-exceeded' || oldestSize < LONG) return [];
+  if (direction.ended.failure?.failure !== 'retries-exceeded' || oldestSize < LONG) return [];
   if (mostAnswered < 0 || mostAnswered >= oldestSize) return [];
   // An RNR NAK for it shows that it arrives.
-  if (direction.lastFailure.rnrNaks > 0) return [];
+  if (direction.ended.failure.rnrNaks > 0) return [];
   return [
     mtuCause(
       context,
@@ -231,7 +235,7 @@ function mtuCause(
 }
 
 function ttl(context: Context, direction: Direction): Cause[] {
-  const { classes } = direction.traffic;
+  const { classes } = direction.path.traffic;
   if (!isUnanswered(direction) || classes.some(({ ttl: value }) => value !== 1)) return [];
   const { requester, responder } = endsOf(context, direction);
   return [
@@ -243,24 +247,27 @@ function ttl(context: Context, direction: Direction): Cause[] {
       certainty: 'likely',
       text: `${requester} sends with TTL 1, so no router forwards its packets to ${responder}, which does not answer.`,
       culprit: requester,
-      chain: event(direction.firstFrame, `${requester} sends with TTL 1`),
+      chain: event(direction.span.firstFrame, `${requester} sends with TTL 1`),
       explains: SILENCE,
       finding: findingOf(
         context,
         direction,
         'all packets have a TTL of 1, and none is answered',
         'Set the hop limit of the queue pair (ah_attr.grh.hop_limit) to 64; ibv_rc_pingpong sets 1. Within one subnet a TTL of 1 is enough.',
-        [direction.firstFrame],
+        [direction.span.firstFrame],
       ),
     },
   ];
 }
 
 function pkeys(context: Context, direction: Direction): Cause[] {
-  const { peer, facts } = direction;
+  const {
+    peer,
+    path: { facts },
+  } = direction;
   // Once a connection.
   if (peer === undefined || direction.from !== 'a') return [];
-  const [one, other] = [facts.pkey, peer.facts.pkey];
+  const [one, other] = [facts.pkey, peer.path.facts.pkey];
   if (one < 0 || other < 0) return [];
   const isOther = (one & 0x7fff) !== (other & 0x7fff);
   const areLimited = !isOther && (one & 0x8000) === 0 && (other & 0x8000) === 0;
@@ -279,8 +286,8 @@ function pkeys(context: Context, direction: Direction): Cause[] {
       text: `${requester} and ${responder} use ${what}: ${hex(one)} against ${hex(other)}${isSilent ? '; such packets are dropped' : ''}.`,
       culprit: requester,
       chain: [
-        ...event(direction.firstFrame, `${requester} sends with P_Key ${hex(one)}`),
-        ...event(peer.firstFrame, `${responder} sends with P_Key ${hex(other)}`),
+        ...event(direction.span.firstFrame, `${requester} sends with P_Key ${hex(one)}`),
+        ...event(peer.span.firstFrame, `${responder} sends with P_Key ${hex(other)}`),
       ],
       explains: isSilent ? SILENCE : [],
       finding: findingOf(
@@ -288,14 +295,14 @@ function pkeys(context: Context, direction: Direction): Cause[] {
         direction,
         `${what}: ${hex(one)} against ${hex(other)}`,
         'Give both queue pairs the same P_Key (pkey_index): a receiver drops packets of another partition silently. RoCE normally has 0xffff.',
-        [direction.firstFrame, peer.firstFrame],
+        [direction.span.firstFrame, peer.span.firstFrame],
       ),
     },
   ];
 }
 
 function checksums(context: Context, direction: Direction): Cause[] {
-  const { checked, badIp, badUdp, zeroIp, firstBad } = direction.facts;
+  const { checked, badIp, badUdp, zeroIp, firstBad } = direction.path.facts;
   const bad = badIp + badUdp;
   if (bad + zeroIp === 0) return [];
   const { requester } = endsOf(context, direction);
@@ -331,13 +338,16 @@ function checksums(context: Context, direction: Direction): Cause[] {
 }
 
 function trafficClasses(context: Context, direction: Direction): Cause[] {
-  const { peer, facts } = direction;
+  const {
+    peer,
+    path: { facts },
+  } = direction;
   const data = facts.classOf('data');
   if (peer === undefined || data === undefined) return [];
   const { requester, responder } = endsOf(context, direction);
   const others = [
-    ['ACKs', peer.facts.classOf('ack')],
-    ['CNPs', peer.facts.classOf('cnp')],
+    ['ACKs', peer.path.facts.classOf('ack')],
+    ['CNPs', peer.path.facts.classOf('cnp')],
   ] as const;
   const wrong = others.filter(([name, other]) => {
     if (other === undefined) return false;

@@ -23,7 +23,7 @@ const reasonOf = ({ damaged, episode }: OpenRecovery): EpisodeReason =>
 
 function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
   const groups = new Map<EpisodeReason, Group>();
-  for (const recovery of direction.recoveries.kept) {
+  for (const recovery of direction.record.recoveries.kept) {
     const { episode } = recovery;
     if (episode === undefined) continue;
     const reason = reasonOf(recovery);
@@ -52,7 +52,7 @@ const isClearer = (one: Episode, other: Episode): boolean =>
 export function recoveryCauses(context: Context): Cause[] {
   return context.directions.flatMap((direction) => {
     const groups = groupsOf(direction);
-    const total = direction.recoveries.kept.length;
+    const total = direction.record.recoveries.kept.length;
     const isUnchecked = direction.counts.icrcUnchecked + (direction.peer?.counts.icrcUnchecked ?? 0) > 0;
     return [...groups.values()].flatMap((group) => {
       const row = ROWS[group.reason];

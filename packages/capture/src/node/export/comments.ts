@@ -1,6 +1,7 @@
 /** Comments for the packets of a capture, which Wireshark shows with its own dissection. */
 import type { Finding } from '../../flow/analysis.ts';
-import { FlowAnalyzer, type PacketVerdict } from '../../flow/analyzer.ts';
+import { FlowAnalyzer } from '../../flow/analyzer.ts';
+import type { PacketVerdict } from '../../flow/track/packet-tracker.ts';
 import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
 
 /** Why a packet was retransmitted, by cause. */
