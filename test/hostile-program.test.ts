@@ -4,7 +4,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { Call, PROTOCOL_VERSION } from '../packages/device/src/protocol.ts';
+import { CALLS, PROTOCOL_VERSION } from '../packages/device/src/messages.ts';
 import { Devices, whyMissing } from './programs/programs.ts';
 
 const SECONDS = Number(process.env.ROCE_HOSTILE_PROGRAM_SECONDS ?? 5);
@@ -26,7 +26,7 @@ test.skipIf(missing !== undefined)(
         const args = [program, devices.servers[device].path, ...[SECONDS, ...numbers].map(String)];
         return devices.start(device, '/usr/bin/python3', args, SECONDS * 1000 + 90_000).ended;
       };
-      const lastCall = Math.max(...Object.values(Call));
+      const lastCall = Math.max(...Object.values(CALLS).map(({ number }) => number));
       const running = [0, 1, 0].map((device, seed) =>
         start(hostile, device, seed, PROTOCOL_VERSION, lastCall),
       );

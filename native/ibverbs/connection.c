@@ -4,41 +4,35 @@
 
 #include "roce.h"
 
-int roce_call(struct roce_context *r, enum roce_call call, struct roce_message *m) {
+int roce_ask(struct roce_context *r, enum roce_call call, const void *request, size_t request_bytes, void *reply, size_t reply_bytes) {
   NOT_CANCELLED;
   int error;
-  if (!roce_may_call(r)) return errno = EPERM;
+  if (!roce_may_call(r)) {
+    if (reply_bytes > 0) memset(reply, 0, reply_bytes);
+    return errno = EPERM;
+  }
   pthread_mutex_lock(&r->lock);
-  error = roce_exchange(r->socket, call, m);
+  error = roce_exchange(r->socket, call, request, request_bytes, reply, reply_bytes);
   // After half a message nothing can be understood any more.
   if (error == EIO) shutdown(r->socket, SHUT_RDWR);
   pthread_mutex_unlock(&r->lock);
   return error;
 }
 
-int roce_command(struct roce_context *r, enum roce_call call, struct roce_message *m) {
-  int error = roce_call(r, call, m);
-  roce_end(m);
-  return error;
-}
-
 int roce_listen(struct roce_context *r, uint32_t handle) {
   NOT_CANCELLED;
-  struct roce_message m;
+  struct roce_listen_request request = {.handle = handle};
   int fd = roce_dial(), error;
   if (fd < 0) return -1;
-  roce_begin(&m);
-  roce_bytes(&m, r->token, sizeof r->token);
-  roce_u32(&m, handle);
-  error = roce_exchange(fd, ROCE_LISTEN, &m);
-  roce_end(&m);
+  memcpy(request.token, r->token, sizeof request.token);
+  error = roce_exchange(fd, ROCE_LISTEN, &request, sizeof request, NULL, 0);
   if (error == 0) return fd;
   close(fd);
   errno = error;
   return -1;
 }
 
-int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]) {
+int roce_read_event(const struct roce_context *r, int fd, struct roce_event *event) {
   size_t got = 0;
   uint8_t *room;
   int error = 0;
@@ -47,10 +41,10 @@ int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]) {
     errno = EPERM;
     return -1;
   }
-  room = roce_room(ROCE_EVENT_BYTES);
+  room = roce_room(sizeof *event);
   if (room == NULL) return -1;
-  while (got < ROCE_EVENT_BYTES && error == 0) {
-    ssize_t n = recv(fd, room + got, ROCE_EVENT_BYTES - got, 0);
+  while (got < sizeof *event && error == 0) {
+    ssize_t n = recv(fd, room + got, sizeof *event - got, 0);
     if (n > 0) {
       got += (size_t)n;
       continue;
@@ -63,8 +57,8 @@ int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]) {
       error = 0;
     }
   }
-  memcpy(event, room, ROCE_EVENT_BYTES);
-  roce_free_room(room, ROCE_EVENT_BYTES);
+  memcpy(event, room, sizeof *event);
+  roce_free_room(room, sizeof *event);
   if (error == 0) return 0;
   errno = error;
   return -1;
@@ -100,8 +94,6 @@ int roce_with(struct roce_context *r, enum roce_kind kind, uint32_t handle, void
 }
 
 int roce_destroy(struct ibv_context *context, uint32_t handle) {
-  struct roce_message m;
-  roce_begin(&m);
-  roce_u32(&m, handle);
-  return roce_command(roce_of(context), ROCE_DESTROY, &m);
+  const struct roce_destroy_request request = {.handle = handle};
+  return roce_ask_destroy(roce_of(context), &request);
 }

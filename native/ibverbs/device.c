@@ -87,33 +87,31 @@ int ibv_dofork_range(void *base, size_t size) {
 }
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *to, size_t length) {
-  struct ibv_port_attr attr = {0};
-  struct roce_message m;
-  int error;
-  roce_begin(&m);
-  roce_u32(&m, port);
-  error = roce_call(roce_of(context), ROCE_QUERY_PORT, &m);
-  if (error == 0) {
-    attr.state = roce_get32(&m);
-    attr.max_mtu = roce_get32(&m);
-    attr.active_mtu = roce_get32(&m);
-    attr.gid_tbl_len = (int)roce_get32(&m);
-    attr.port_cap_flags = roce_get32(&m);
-    attr.max_msg_sz = roce_get32(&m);
-    attr.bad_pkey_cntr = roce_get32(&m);
-    attr.qkey_viol_cntr = roce_get32(&m);
-    attr.pkey_tbl_len = (uint16_t)roce_get32(&m);
-    attr.max_vl_num = (uint8_t)roce_get32(&m);
-    attr.active_width = (uint8_t)roce_get32(&m);
-    attr.active_speed = (uint8_t)roce_get32(&m);
-    attr.phys_state = (uint8_t)roce_get32(&m);
-    attr.link_layer = (uint8_t)roce_get32(&m);
-    attr.flags = (uint8_t)roce_get32(&m);
-    memset(to, 0, length);
-    memcpy(to, &attr, length < sizeof attr ? length : sizeof attr);
-  }
-  roce_end(&m);
-  return error;
+  const struct roce_query_port_request request = {.port = port};
+  struct roce_query_port_reply reply;
+  struct ibv_port_attr attr;
+  const int error = roce_ask_query_port(roce_of(context), &request, &reply);
+  if (error != 0) return error;
+  attr = (struct ibv_port_attr){
+      .state = reply.state,
+      .gid_tbl_len = (int)reply.gid_tbl_len,
+      .max_mtu = reply.max_mtu,
+      .active_mtu = reply.active_mtu,
+      .port_cap_flags = reply.port_cap_flags,
+      .max_msg_sz = reply.max_msg_sz,
+      .bad_pkey_cntr = reply.bad_pkey_cntr,
+      .qkey_viol_cntr = reply.qkey_viol_cntr,
+      .pkey_tbl_len = (uint16_t)reply.pkey_tbl_len,
+      .max_vl_num = (uint8_t)reply.max_vl_num,
+      .active_width = (uint8_t)reply.active_width,
+      .active_speed = (uint8_t)reply.active_speed,
+      .phys_state = (uint8_t)reply.phys_state,
+      .link_layer = (uint8_t)reply.link_layer,
+      .flags = (uint8_t)reply.flags,
+  };
+  memset(to, 0, length);
+  memcpy(to, &attr, length < sizeof attr ? length : sizeof attr);
+  return 0;
 }
 
 // Of programs that were built before the struct grew.
@@ -122,50 +120,50 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 }
 
 static int query_attributes(struct ibv_context *context, struct ibv_device_attr *a, struct ibv_tm_caps *tm) {
-  struct roce_message m;
-  int error;
-  roce_begin(&m);
-  error = roce_call(roce_of(context), ROCE_QUERY_DEVICE, &m);
-  if (error == 0) {
-    memset(a, 0, sizeof *a);
-    strcpy(a->fw_ver, "node-roce");
-    a->node_guid = a->sys_image_guid = htobe64(roce_get64(&m));
-    a->max_mr_size = roce_get64(&m);
-    a->page_size_cap = roce_get64(&m);
-    a->vendor_id = roce_get32(&m);
-    a->vendor_part_id = roce_get32(&m);
-    a->max_qp = (int)roce_get32(&m);
-    a->max_qp_wr = (int)roce_get32(&m);
-    a->device_cap_flags = roce_get32(&m);
-    a->max_sge = (int)roce_get32(&m);
-    a->max_sge_rd = (int)roce_get32(&m);
-    a->max_cq = (int)roce_get32(&m);
-    a->max_cqe = (int)roce_get32(&m);
-    a->max_mr = (int)roce_get32(&m);
-    a->max_pd = (int)roce_get32(&m);
-    a->max_qp_rd_atom = (int)roce_get32(&m);
-    a->max_res_rd_atom = (int)roce_get32(&m);
-    a->max_qp_init_rd_atom = (int)roce_get32(&m);
-    a->atomic_cap = roce_get32(&m);
-    a->max_mw = (int)roce_get32(&m);
-    a->max_mcast_grp = (int)roce_get32(&m);
-    a->max_mcast_qp_attach = (int)roce_get32(&m);
-    a->max_total_mcast_qp_attach = (int)roce_get32(&m);
-    a->max_ah = (int)roce_get32(&m);
-    a->max_srq = (int)roce_get32(&m);
-    a->max_srq_wr = (int)roce_get32(&m);
-    a->max_srq_sge = (int)roce_get32(&m);
-    a->max_pkeys = (uint16_t)roce_get32(&m);
-    a->local_ca_ack_delay = (uint8_t)roce_get32(&m);
-    a->phys_port_cnt = (uint8_t)roce_get32(&m);
-    tm->max_rndv_hdr_size = roce_get32(&m);
-    tm->max_num_tags = roce_get32(&m);
-    tm->flags = roce_get32(&m);
-    tm->max_ops = roce_get32(&m);
-    tm->max_sge = roce_get32(&m);
-  }
-  roce_end(&m);
-  return error;
+  struct roce_query_device_reply reply;
+  const int error = roce_ask_query_device(roce_of(context), &reply);
+  if (error != 0) return error;
+  *a = (struct ibv_device_attr){
+      .fw_ver = "node-roce",
+      .node_guid = htobe64(reply.node_guid),
+      .sys_image_guid = htobe64(reply.node_guid),
+      .max_mr_size = reply.max_mr_size,
+      .page_size_cap = reply.page_size_cap,
+      .vendor_id = reply.vendor_id,
+      .vendor_part_id = reply.vendor_part_id,
+      .device_cap_flags = reply.device_cap_flags,
+      .atomic_cap = reply.atomic_cap,
+      .max_qp = (int)reply.max_qp,
+      .max_qp_wr = (int)reply.max_qp_wr,
+      .max_sge = (int)reply.max_sge,
+      .max_sge_rd = (int)reply.max_sge_rd,
+      .max_cq = (int)reply.max_cq,
+      .max_cqe = (int)reply.max_cqe,
+      .max_mr = (int)reply.max_mr,
+      .max_pd = (int)reply.max_pd,
+      .max_qp_rd_atom = (int)reply.max_qp_rd_atom,
+      .max_res_rd_atom = (int)reply.max_res_rd_atom,
+      .max_qp_init_rd_atom = (int)reply.max_qp_init_rd_atom,
+      .max_mw = (int)reply.max_mw,
+      .max_mcast_grp = (int)reply.max_mcast_grp,
+      .max_mcast_qp_attach = (int)reply.max_mcast_qp_attach,
+      .max_total_mcast_qp_attach = (int)reply.max_total_mcast_qp_attach,
+      .max_ah = (int)reply.max_ah,
+      .max_srq = (int)reply.max_srq,
+      .max_srq_wr = (int)reply.max_srq_wr,
+      .max_srq_sge = (int)reply.max_srq_sge,
+      .max_pkeys = (uint16_t)reply.max_pkeys,
+      .local_ca_ack_delay = (uint8_t)reply.local_ca_ack_delay,
+      .phys_port_cnt = (uint8_t)reply.phys_port_cnt,
+  };
+  *tm = (struct ibv_tm_caps){
+      .max_rndv_hdr_size = reply.tm_max_rndv_hdr_size,
+      .max_num_tags = reply.tm_max_num_tags,
+      .flags = reply.tm_flags,
+      .max_ops = reply.tm_max_ops,
+      .max_sge = reply.tm_max_sge,
+  };
+  return 0;
 }
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr) {
@@ -196,77 +194,6 @@ static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *va
   if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return errno = EINVAL;
   values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
   return clock_gettime(CLOCK_MONOTONIC, &values->raw_clock) == 0 ? 0 : errno;
-}
-
-#define MAX_GIDS 256
-
-static const union ibv_gid no_gid;
-
-// The table: its length, or −errno. An entry that is free is `no_gid`.
-static int gids(struct ibv_context *context, union ibv_gid table[MAX_GIDS]) {
-  struct roce_message m;
-  int error, length = 0;
-  roce_begin(&m);
-  error = roce_call(roce_of(context), ROCE_QUERY_GIDS, &m);
-  if (error == 0) {
-    length = (int)roce_get32(&m);
-    if (length > MAX_GIDS) length = MAX_GIDS;
-    for (int i = 0; i < length; i++) roce_get(&m, table[i].raw, 16);
-  }
-  roce_end(&m);
-  return error != 0 ? -error : length;
-}
-
-static int is_free(const union ibv_gid *gid) { return memcmp(gid, &no_gid, sizeof no_gid) == 0; }
-
-// An entry that is free is not an error.
-int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
-  union ibv_gid table[MAX_GIDS];
-  int length = gids(context, table);
-  if (length < 0 || port != 1 || index < 0 || index >= length) {
-    errno = length < 0 ? -length : EINVAL;
-    return -1;
-  }
-  *gid = table[index];
-  return 0;
-}
-
-static void fill_entry(struct ibv_gid_entry *to, size_t size, const union ibv_gid *gid, uint32_t index) {
-  struct ibv_gid_entry entry = {.gid = *gid, .gid_index = index, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2};
-  memset(to, 0, size);
-  memcpy(to, &entry, size < sizeof entry ? size : sizeof entry);
-}
-
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
-                      uint32_t flags, size_t size) {
-  union ibv_gid gid;
-  if (flags != 0 || port != 1 || index >= MAX_GIDS) return errno = EINVAL;
-  if (ibv_query_gid(context, 1, (int)index, &gid) != 0) return errno;
-  if (is_free(&gid)) return errno = ENODATA;
-  fill_entry(entry, size, &gid, index);
-  return 0;
-}
-
-ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t most, uint32_t flags,
-                             size_t size) {
-  union ibv_gid table[MAX_GIDS];
-  int length = gids(context, table);
-  size_t count = 0;
-  if (length < 0) return length;
-  if (flags != 0) return -EINVAL;
-  for (int i = 0; i < length; i++) {
-    if (is_free(&table[i])) continue;
-    if (count == most) return -EINVAL;
-    fill_entry((struct ibv_gid_entry *)((char *)entries + count++ * size), size, &table[i], (uint32_t)i);
-  }
-  return (ssize_t)count;
-}
-
-// Private, but ibv_devinfo has it. Its enum is not that of the public header: 1 is RoCE v2.
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type) {
-  union ibv_gid gid;
-  *type = 1;
-  return ibv_query_gid(context, port, (int)index, &gid);
 }
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey) {
@@ -316,7 +243,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   r->verbs.query_device_ex = query_device_ex;
   r->verbs.query_rt_values = query_rt_values;
   roce_set_memory_ops(r);
-  roce_set_ring_ops(r);
+  roce_set_post_ops(r);
+  roce_set_poll_ops(r);
   roce_set_extended_ops(r);
   roce_set_domain_ops(r);
   roce_set_tag_ops(r);
@@ -341,14 +269,10 @@ int ibv_close_device(struct ibv_context *context) {
   NOT_CANCELLED;
   struct roce_context *r = roce_of(context);
   int stays;
-  struct roce_message m;
   // No context that is opened meanwhile shall name this one.
   roce_lock_contexts();
   // Before the memory is the program's again: until then, peers read and write the device's.
-  if (!roce_memory_imported(r)) {
-    roce_begin(&m);
-    roce_command(r, ROCE_CLOSE, &m);
-  }
+  if (!roce_memory_imported(r)) roce_ask_close(r);
   stays = roce_memory_close(r);
   if (!stays) close(r->socket);
   roce_unlock_contexts();

@@ -17,17 +17,17 @@ static struct roce_pd *new_pd(struct ibv_context *context, uint32_t handle) {
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
   struct roce_pd *pd = new_pd(context, 0);
-  struct roce_message m;
+  struct roce_alloc_pd_reply reply;
+  int error;
   if (pd == NULL) return NULL;
-  roce_begin(&m);
-  if (roce_call(roce_of(context), ROCE_ALLOC_PD, &m) == 0) {
-    pd->pd.handle = roce_get32(&m);
-    roce_end(&m);
+  error = roce_ask_alloc_pd(roce_of(context), &reply);
+  if (error == 0) {
+    pd->pd.handle = reply.handle;
     roce_add(roce_of(context), &pd->object, pd->pd.handle, pd);
     return &pd->pd;
   }
-  roce_end(&m);
   free(pd);
+  errno = error;
   return NULL;
 }
 

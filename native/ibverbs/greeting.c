@@ -48,20 +48,23 @@ static void close_all(const int *fds, int count) {
 
 // Descriptors that the device sends: registered memory, rings, the doorbell, and a connection for the descriptor of this process's memory.
 #define FILES 4
+// More than any answer has.
+#define ROOM_BYTES 4096
 
 // `room`: where the device's answers are received.
 static int introduce(struct roce_context *r, uint8_t *room) {
-  const uint64_t network = roce_network();
-  uint32_t head[2] = {4 + 16 + ROCE_TOKEN_BYTES + sizeof network, ROCE_HELLO}, version = ROCE_PROTOCOL_VERSION;
-  uint8_t hello[sizeof head + sizeof version + 16 + ROCE_TOKEN_BYTES + sizeof network] = {0}, *token = hello + 28;
-  uint32_t reply[2], shape[3];
+  struct {
+    uint32_t length, call;
+    struct roce_hello_request request;
+  } hello = {sizeof hello.request, ROCE_HELLO, {.version = ROCE_PROTOCOL_VERSION, .network = roce_network()}};
+  struct {
+    uint32_t length, error;
+    struct roce_hello_reply it;
+  } reply;
   int fds[FILES];
-  memcpy(hello, head, sizeof head);
-  memcpy(hello + 8, &version, sizeof version);
-  memcpy(hello + 12, program_invocation_short_name, strnlen(program_invocation_short_name, 16));
-  roce_memory_token(token);
-  memcpy(token + ROCE_TOKEN_BYTES, &network, sizeof network);
-  if (roce_write_all(r->socket, hello, sizeof hello) != 0) return -1;
+  memcpy(hello.request.name, program_invocation_short_name, strnlen(program_invocation_short_name, sizeof hello.request.name));
+  roce_memory_token(hello.request.token);
+  if (roce_write_all(r->socket, &hello, sizeof hello) != 0) return -1;
   for (int i = 0; i < FILES; i++) {
     fds[i] = receive_file(r->socket, room);
     if (i == 0 && fds[0] == NO_FILE) return refused(r->socket, room);
@@ -73,18 +76,17 @@ static int introduce(struct roce_context *r, uint8_t *room) {
   // Before the first call: the device takes it with the first region that needs it.
   r->attachable = roce_send_memory(fds[3]) == 0;
   close(fds[3]);
-  if (roce_read_all(r->socket, room, sizeof reply + sizeof r->token + sizeof shape) != 0) {
+  if (roce_read_all(r->socket, room, sizeof reply) != 0) {
     close_all(fds, 3);
     return errno = EIO, -1;
   }
-  memcpy(reply, room, sizeof reply);
-  if (reply[0] != sizeof r->token + sizeof shape || reply[1] != 0) {
+  memcpy(&reply, room, sizeof reply);
+  if (reply.length != sizeof reply.it || reply.error != 0) {
     close_all(fds, 3);
     return errno = EIO, -1;
   }
-  memcpy(r->token, room + sizeof reply, sizeof r->token);
-  memcpy(shape, room + sizeof reply + sizeof r->token, sizeof shape);
-  if (roce_rings_open(r, fds[1], fds[2], shape) != 0) {
+  memcpy(r->token, reply.it.token, sizeof r->token);
+  if (roce_rings_open(r, fds[1], fds[2], &reply.it) != 0) {
     const int error = errno;
     close(fds[0]);
     errno = error;
@@ -97,9 +99,9 @@ static int introduce(struct roce_context *r, uint8_t *room) {
 
 // Introduces the process; the device answers with what they share, and a token for connections of events.
 int roce_greet(struct roce_context *r) {
-  uint8_t *room = roce_room(ROCE_MESSAGE_BYTES);
+  uint8_t *room = roce_room(ROOM_BYTES);
   int error = room != NULL ? introduce(r, room) : -1, saved = errno;
-  roce_free_room(room, ROCE_MESSAGE_BYTES);
+  roce_free_room(room, ROOM_BYTES);
   errno = saved;
   return error;
 }

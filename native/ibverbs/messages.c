@@ -16,74 +16,6 @@ void roce_free_room(void *room, size_t bytes) {
   if (room != NULL) munmap(room, bytes);
 }
 
-void roce_begin(struct roce_message *m) {
-  memset(m, 0, sizeof *m);
-  m->length = ROCE_HEADER_BYTES;
-  m->room = ROCE_MESSAGE_BYTES;
-  // The reply is received there.
-  m->bytes = roce_room(m->room);
-  m->failed = m->bytes == NULL;
-  // Callers read the reply before they look at the error.
-  if (m->failed) m->length = 0;
-}
-
-static uint8_t *make(struct roce_message *m, size_t length) {
-  if (m->failed) return NULL;
-  if (length > m->room - m->length) {
-    size_t room = (m->length + length) * 2;
-    // Not mremap: shared memory ends where it ended.
-    uint8_t *bytes = roce_room(room);
-    if (bytes == NULL) {
-      m->failed = 1;
-      return NULL;
-    }
-    memcpy(bytes, m->bytes, m->length);
-    roce_free_room(m->bytes, m->room);
-    m->bytes = bytes;
-    m->room = room;
-  }
-  m->length += length;
-  return m->bytes + m->length - length;
-}
-
-void roce_u32(struct roce_message *m, uint32_t value) { roce_bytes(m, &value, sizeof value); }
-
-void roce_u64(struct roce_message *m, uint64_t value) { roce_bytes(m, &value, sizeof value); }
-
-void roce_bytes(struct roce_message *m, const void *from, size_t length) {
-  uint8_t *to = make(m, length);
-  if (to != NULL && length > 0) memcpy(to, from, length);
-}
-
-uint32_t roce_get32(struct roce_message *m) {
-  uint32_t value = 0;
-  roce_get(m, &value, sizeof value);
-  return value;
-}
-
-uint64_t roce_get64(struct roce_message *m) {
-  uint64_t value = 0;
-  roce_get(m, &value, sizeof value);
-  return value;
-}
-
-void roce_get(struct roce_message *m, void *to, size_t length) {
-  if (length > m->length - m->at) {
-    memset(to, 0, length);
-    m->at = m->length;
-    return;
-  }
-  memcpy(to, m->bytes + m->at, length);
-  m->at += length;
-}
-
-void roce_end(struct roce_message *m) {
-  int saved = errno;
-  roce_free_room(m->bytes, m->room);
-  m->bytes = NULL;
-  errno = saved;
-}
-
 int roce_write_all(int fd, const void *bytes, size_t length) {
   const uint8_t *from = bytes;
   while (length > 0) {
@@ -114,60 +46,57 @@ int roce_debug(void) {
 }
 
 // The payload of a reply with an errno is the reason. Callers get none of it.
-static void explain(enum roce_call call, struct roce_message *m, int error) {
-  static const char *const names[] = {
-      [ROCE_HELLO] = "HELLO",
-      [ROCE_LISTEN] = "LISTEN",
-      [ROCE_QUERY_DEVICE] = "QUERY_DEVICE",
-      [ROCE_QUERY_PORT] = "QUERY_PORT",
-      [ROCE_QUERY_GIDS] = "QUERY_GIDS",
-      [ROCE_ALLOC_PD] = "ALLOC_PD",
-      [ROCE_REG_MR] = "REG_MR",
-      [ROCE_REREG_MR] = "REREG_MR",
-      [ROCE_CREATE_CHANNEL] = "CREATE_CHANNEL",
-      [ROCE_CREATE_CQ] = "CREATE_CQ",
-      [ROCE_RESIZE_CQ] = "RESIZE_CQ",
-      [ROCE_CREATE_SRQ] = "CREATE_SRQ",
-      [ROCE_MODIFY_SRQ] = "MODIFY_SRQ",
-      [ROCE_QUERY_SRQ] = "QUERY_SRQ",
-      [ROCE_CREATE_AH] = "CREATE_AH",
-      [ROCE_CREATE_QP] = "CREATE_QP",
-      [ROCE_MODIFY_QP] = "MODIFY_QP",
-      [ROCE_QUERY_QP] = "QUERY_QP",
-      [ROCE_ATTACH_MCAST] = "ATTACH_MCAST",
-      [ROCE_DETACH_MCAST] = "DETACH_MCAST",
-      [ROCE_ALLOC_MW] = "ALLOC_MW",
-      [ROCE_DESTROY] = "DESTROY",
-      [ROCE_POST_SRQ_OP] = "POST_SRQ_OP",
-      [ROCE_UCMA_OPEN] = "UCMA_OPEN",
-      [ROCE_UCMA_COMMAND] = "UCMA_COMMAND",
-      [ROCE_CLOSE] = "CLOSE",
-  };
-  const char *name = (size_t)call < sizeof names / sizeof *names && names[call] != NULL ? names[call] : "?";
+static void explain(enum roce_call call, const char *reason, size_t length, int error) {
   if (roce_debug() && error != EAGAIN)
-    dprintf(STDERR_FILENO, "libibverbs of roce run: %s: %s: %.*s\n", name, strerror(error), (int)m->length, (const char *)m->bytes);
-  m->length = 0;
+    dprintf(STDERR_FILENO, "libibverbs of roce run: %s: %s: %.*s\n", roce_call_name(call), strerror(error), (int)length, reason);
 }
 
-int roce_exchange(int fd, enum roce_call call, struct roce_message *m) {
-  uint32_t head[2];
-  if (m->failed) return errno = ENOMEM;
-  head[0] = (uint32_t)(m->length - ROCE_HEADER_BYTES);
-  head[1] = call;
-  memcpy(m->bytes, head, sizeof head);
-  if (m->length - ROCE_HEADER_BYTES > ROCE_MAX_PAYLOAD) return errno = EINVAL;
+// Requests leave from there, and replies are received there; longer messages get more.
+#define ROOM_BYTES 4096
+
+struct room {
+  uint8_t *bytes;
+  size_t length;
+};
+
+// Room for so many bytes; what is there is lost. 0 or errno.
+static int grow(struct room *room, size_t length) {
+  uint8_t *bytes;
+  if (length <= room->length) return 0;
+  // Not mremap: shared memory ends where it ended.
+  bytes = roce_room(length);
+  if (bytes == NULL) return ENOMEM;
+  roce_free_room(room->bytes, room->length);
+  *room = (struct room){bytes, length};
+  return 0;
+}
+
+static int exchange(int fd, enum roce_call call, struct room *room, const void *request, size_t request_bytes, void *reply, size_t reply_bytes) {
+  uint32_t head[2] = {(uint32_t)request_bytes, call};
+  if (request_bytes > ROCE_MAX_PAYLOAD) return EINVAL;
+  if (grow(room, request_bytes + sizeof head > ROOM_BYTES ? request_bytes + sizeof head : ROOM_BYTES) != 0) return ENOMEM;
+  memcpy(room->bytes, head, sizeof head);
+  if (request_bytes > 0) memcpy(room->bytes + sizeof head, request, request_bytes);
   // The head is received there, too: another thread may have registered this stack.
-  if (roce_write_all(fd, m->bytes, m->length) != 0 || roce_read_all(fd, m->bytes, sizeof head) != 0)
-    return errno = EIO;
-  memcpy(head, m->bytes, sizeof head);
-  m->length = m->at = 0;
-  if (head[0] > ROCE_MAX_PAYLOAD || (make(m, head[0]) == NULL && head[0] > 0)) return errno = EIO;
-  if (roce_read_all(fd, m->bytes, head[0]) != 0) return errno = EIO;
-  if (head[1] != 0) {
-    if (call != ROCE_UCMA_COMMAND) explain(call, m, (int)head[1]);
-    errno = (int)head[1];
-  }
+  if (roce_write_all(fd, room->bytes, request_bytes + sizeof head) != 0 || roce_read_all(fd, room->bytes, sizeof head) != 0) return EIO;
+  memcpy(head, room->bytes, sizeof head);
+  if (head[0] > ROCE_MAX_PAYLOAD || grow(room, head[0]) != 0 || roce_read_all(fd, room->bytes, head[0]) != 0) return EIO;
+  // The reply to a command of librdmacm has its form in any case.
+  if (head[1] == 0 || call == ROCE_UCMA_COMMAND) {
+    if (reply_bytes > 0) memcpy(reply, room->bytes, head[0] < reply_bytes ? head[0] : reply_bytes);
+  } else explain(call, (const char *)room->bytes, head[0], (int)head[1]);
   return (int)head[1];
+}
+
+int roce_exchange(int fd, enum roce_call call, const void *request, size_t request_bytes, void *reply, size_t reply_bytes) {
+  struct room room = {NULL, 0};
+  int error;
+  // Callers read the reply before they look at the error.
+  if (reply_bytes > 0) memset(reply, 0, reply_bytes);
+  error = exchange(fd, call, &room, request, request_bytes, reply, reply_bytes);
+  roce_free_room(room.bytes, room.length);
+  if (error != 0) errno = error;
+  return error;
 }
 
 // Whether the device is this user's, or root's: it reads and writes the memory of its programs.

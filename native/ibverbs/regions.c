@@ -4,28 +4,22 @@
 static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, unsigned access) {
   struct roce_mr *own = calloc(1, sizeof *own);
   struct ibv_mr *mr = &own->mr;
-  struct roce_message m;
+  struct roce_reg_mr_request request = {.pd = pd->handle, .access = access, .address = (uintptr_t)address, .length = length, .iova = iova};
+  struct roce_reg_mr_reply reply;
   int error;
   if (own == NULL) return NULL;
   own->kind = ROCE_MEMORY_EITHER;
   if (roce_share(roce_of(pd->context), address, length, access, &own->kind) != 0) goto failed;
-  roce_begin(&m);
-  roce_u32(&m, pd->handle);
-  roce_u32(&m, access);
-  roce_u64(&m, (uintptr_t)address);
-  roce_u64(&m, length);
-  roce_u64(&m, iova);
-  roce_u32(&m, own->kind);
-  error = roce_call(roce_of(pd->context), ROCE_REG_MR, &m);
+  request.kind = own->kind;
+  error = roce_ask_reg_mr(roce_of(pd->context), &request, &reply);
   mr->context = pd->context;
   mr->pd = pd;
   mr->addr = address;
   mr->length = length;
   own->access = access;
-  mr->handle = roce_get32(&m);
-  mr->lkey = roce_get32(&m);
-  mr->rkey = roce_get32(&m);
-  roce_end(&m);
+  mr->handle = reply.handle;
+  mr->lkey = reply.lkey;
+  mr->rkey = reply.rkey;
   if (error == 0) {
     if ((access & IBV_ACCESS_LOCAL_WRITE) != 0) roce_mark_defined(address, length);
     own->object.kind = ROCE_MR;
@@ -66,20 +60,21 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
   size_t next_length = moves ? length : mr->length;
   // The device keeps the way that it has, unless the range is another.
   uint32_t kind = moves ? ROCE_MEMORY_EITHER : own->kind;
-  struct roce_message m;
+  struct roce_rereg_mr_request request = {
+      .handle = mr->handle,
+      .flags = (uint32_t)flags,
+      .pd = pd != NULL ? pd->handle : 0,
+      .access = (uint32_t)access,
+      .address = (uintptr_t)address,
+      .length = length,
+  };
+  struct roce_rereg_mr_reply reply;
   if (shares && roce_share(r, next, next_length, allowed, &kind) != 0) return IBV_REREG_MR_ERR_INPUT;
-  roce_begin(&m);
-  roce_u32(&m, mr->handle);
-  roce_u32(&m, (uint32_t)flags);
-  roce_u32(&m, pd != NULL ? pd->handle : 0);
-  roce_u32(&m, (uint32_t)access);
-  roce_u64(&m, (uintptr_t)address);
-  roce_u64(&m, length);
-  roce_u32(&m, kind);
-  error = roce_call(r, ROCE_REREG_MR, &m);
+  request.kind = kind;
+  error = roce_ask_rereg_mr(r, &request, &reply);
   if (error == 0) {
-    mr->lkey = roce_get32(&m);
-    mr->rkey = roce_get32(&m);
+    mr->lkey = reply.lkey;
+    mr->rkey = reply.rkey;
     if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
     own->access = allowed;
     if (shares) {
@@ -89,7 +84,6 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
       mr->length = next_length;
     }
   } else if (shares) roce_unshare(r, next, next_length, kind);
-  roce_end(&m);
   if (error == 0) return 0;
   errno = error;
   return IBV_REREG_MR_ERR_INPUT;
@@ -109,20 +103,17 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
 static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
   struct roce_mw *own = calloc(1, sizeof *own);
   struct ibv_mw *mw = &own->mw;
-  struct roce_message m;
+  const struct roce_alloc_mw_request request = {.pd = pd->handle, .type = type};
+  struct roce_alloc_mw_reply reply;
   int error;
   if (own == NULL) return NULL;
-  roce_begin(&m);
-  roce_u32(&m, pd->handle);
-  roce_u32(&m, type);
-  error = roce_call(roce_of(pd->context), ROCE_ALLOC_MW, &m);
+  error = roce_ask_alloc_mw(roce_of(pd->context), &request, &reply);
   mw->context = pd->context;
   mw->pd = pd;
   mw->type = type;
-  mw->handle = roce_get32(&m);
-  mw->rkey = roce_get32(&m);
-  own->number = roce_get32(&m);
-  roce_end(&m);
+  mw->handle = reply.handle;
+  mw->rkey = reply.rkey;
+  own->number = reply.number;
   if (error == 0) return mw;
   free(own);
   errno = error;

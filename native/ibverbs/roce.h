@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "protocol.h"
+#include "messages.h"
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
 
 // In the header they are macros around inline functions; here they are the symbols.
 #undef ibv_query_port
@@ -28,7 +30,7 @@ struct roce_object {
   uint32_t comp_reported, async_reported;
 };
 
-// A ring that the device has, too. Its control page and entries are words (protocol.h).
+// A ring that the device has, too. Its control page and entries are words (messages.h).
 struct roce_ring {
   pthread_mutex_t lock;
   uint32_t *words;
@@ -155,36 +157,15 @@ struct roce_mw {
 // Not in the header of every release.
 #define ROCE_WR_ATOMIC_WRITE 15
 
-// A message: request while it is written, reply while it is read. Of a reply that ends too early, numbers are 0.
-struct roce_message {
-  uint8_t *bytes;
-  size_t length, room, at;
-  int failed;  // No memory for it.
-};
-
 // Memory that no conversion of pages makes read-only (pages.c): the kernel can write there at any time. NULL where none is left.
 void *roce_room(size_t bytes);
 void roce_free_room(void *room, size_t bytes);
 
-// Room that a message has at first.
-#define ROCE_MESSAGE_BYTES 4096
-void roce_begin(struct roce_message *m);
-void roce_u32(struct roce_message *m, uint32_t value);
-void roce_u64(struct roce_message *m, uint64_t value);
-void roce_bytes(struct roce_message *m, const void *from, size_t length);
-// Sends the request and waits for the reply, in the same message. 0, or errno, which is set.
-int roce_call(struct roce_context *r, enum roce_call call, struct roce_message *m);
-// The same, for a call without a result; the message is freed.
-int roce_command(struct roce_context *r, enum roce_call call, struct roce_message *m);
-uint32_t roce_get32(struct roce_message *m);
-uint64_t roce_get64(struct roce_message *m);
-void roce_get(struct roce_message *m, void *to, size_t length);
-void roce_end(struct roce_message *m);
+// The same as roce_ask over a connection that is no context's.
+int roce_exchange(int fd, enum roce_call call, const void *request, size_t request_bytes, void *reply, size_t reply_bytes);
 
 // Introduces the process over the context's connection, and takes what the device shares with it. 0, or −1 and errno.
 int roce_greet(struct roce_context *r);
-// The same as roce_call over a connection that is no context's.
-int roce_exchange(int fd, enum roce_call call, struct roce_message *m);
 
 // Whether ROCE_DEBUG asks for the reasons of calls that fail, on stderr.
 int roce_debug(void);
@@ -201,7 +182,7 @@ int roce_dial(void);
 // A descriptor that events arrive at: of a channel, or of the context (handle 0). −1 and errno.
 int roce_listen(struct roce_context *r, uint32_t handle);
 // Reads one event. 0, or −1 and errno (EAGAIN for a descriptor that does not wait).
-int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]);
+int roce_read_event(const struct roce_context *r, int fd, struct roce_event *event);
 
 void roce_add(struct roce_context *r, struct roce_object *object, uint32_t handle, void *it);
 void roce_remove(struct roce_context *r, struct roce_object *object);
@@ -244,13 +225,13 @@ int roce_send_memory(int end);
 // The device may have written there: for valgrind's memcheck, which does not see it.
 void roce_mark_defined(void *address, size_t length);
 
-void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr);
-void roce_get_address(struct roce_message *m, struct ibv_ah_attr *attr);
-// Maps the rings; `shape`: bytes of the arena, offset and capacity of the doorbells. Takes both descriptors, also where it fails.
-int roce_rings_open(struct roce_context *r, int arena, int doorbell, const uint32_t shape[3]);
+struct roce_address roce_address_of(const struct ibv_ah_attr *attr);
+void roce_get_address(const struct roce_address *from, struct ibv_ah_attr *attr);
+// Maps the rings. Takes both descriptors, also where it fails.
+int roce_rings_open(struct roce_context *r, int arena, int doorbell, const struct roce_hello_reply *shape);
 void roce_rings_close(struct roce_context *r);
 // Where a work queue lies; the lock is the caller's.
-void roce_get_ring(struct roce_context *r, struct roce_message *m, struct roce_ring *ring);
+void roce_take_queue(struct roce_context *r, const struct roce_queue_place *place, struct roce_ring *ring);
 // Take the next completion as `current`: 1, 0, or −1 and errno. After a start that took one, other
 // threads wait until the end: to poll, to reset a queue pair of the queue, to resize it.
 int roce_start_poll(struct roce_cq *own);
@@ -273,7 +254,8 @@ struct ibv_srq *roce_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
                                 const struct ibv_tm_cap *tags);
 struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 // Fills in the operations of a context.
-void roce_set_ring_ops(struct roce_context *r);
+void roce_set_post_ops(struct roce_context *r);
+void roce_set_poll_ops(struct roce_context *r);
 void roce_set_extended_ops(struct roce_context *r);
 void roce_set_memory_ops(struct roce_context *r);
 void roce_set_domain_ops(struct roce_context *r);

@@ -2,30 +2,28 @@
 #include "roce.h"
 
 static int post_operation(struct ibv_srq *srq, struct ibv_ops_wr *wr) {
-  struct roce_message m;
-  int error, adds = wr->opcode == IBV_WR_TAG_ADD;
-  if (adds && (wr->tm.add.num_sge < 0 || (unsigned)wr->tm.add.num_sge > ((struct roce_srq *)srq)->max_sge)) return EINVAL;
-  roce_begin(&m);
-  roce_u32(&m, srq->handle);
-  roce_u64(&m, wr->wr_id);
-  roce_u32(&m, wr->opcode);
-  roce_u32(&m, (uint32_t)wr->flags);
-  roce_u32(&m, wr->tm.unexpected_cnt);
-  roce_u32(&m, wr->opcode == IBV_WR_TAG_DEL ? wr->tm.handle : 0);
+  struct roce_post_srq_op_request request = {
+      .handle = srq->handle,
+      .wr_id = wr->wr_id,
+      .opcode = wr->opcode,
+      .flags = (uint32_t)wr->flags,
+      .unexpected_cnt = wr->tm.unexpected_cnt,
+      .tag_handle = wr->opcode == IBV_WR_TAG_DEL ? wr->tm.handle : 0,
+  };
+  struct roce_post_srq_op_reply reply;
+  const int adds = wr->opcode == IBV_WR_TAG_ADD;
+  int error;
   if (adds) {
-    roce_u64(&m, wr->tm.add.recv_wr_id);
-    roce_u64(&m, wr->tm.add.tag);
-    roce_u64(&m, wr->tm.add.mask);
-    roce_u32(&m, (uint32_t)wr->tm.add.num_sge);
-    for (int i = 0; i < wr->tm.add.num_sge; i++) {
-      roce_u64(&m, wr->tm.add.sg_list[i].addr);
-      roce_u32(&m, wr->tm.add.sg_list[i].length);
-      roce_u32(&m, wr->tm.add.sg_list[i].lkey);
-    }
+    const unsigned count = (unsigned)wr->tm.add.num_sge;
+    if (wr->tm.add.num_sge < 0 || count > ((struct roce_srq *)srq)->max_sge || count > COUNT(request.sges)) return EINVAL;
+    request.recv_wr_id = wr->tm.add.recv_wr_id;
+    request.tag = wr->tm.add.tag;
+    request.mask = wr->tm.add.mask;
+    for (const struct ibv_sge *sge = wr->tm.add.sg_list; request.sges_count < count; sge++)
+      request.sges[request.sges_count++] = (struct roce_sge){.addr = sge->addr, .length = sge->length, .lkey = sge->lkey};
   }
-  error = roce_call(roce_of(srq->context), ROCE_POST_SRQ_OP, &m);
-  if (error == 0 && adds) wr->tm.handle = roce_get32(&m);
-  roce_end(&m);
+  error = roce_ask_post_srq_op(roce_of(srq->context), &request, &reply);
+  if (error == 0 && adds) wr->tm.handle = reply.tag_handle;
   return error;
 }
 

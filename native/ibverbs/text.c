@@ -3,8 +3,6 @@
 
 #include "roce.h"
 
-#define COUNT(list) (sizeof(list) / sizeof *(list))
-
 const char *ibv_node_type_str(enum ibv_node_type type) {
   static const char *const names[] = {
       [IBV_NODE_CA] = "InfiniBand channel adapter", [IBV_NODE_SWITCH] = "InfiniBand switch",

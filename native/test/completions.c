@@ -1,5 +1,5 @@
 // ibv_start_poll on a queue to which the device publishes a completion just when the poll looks for one: has it the time and the tag of
-// that completion? Linked with rings.o and run by completions.test.ts.
+// that completion? Linked with poll.o and run by completions.test.ts.
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -11,10 +11,6 @@
 
 // Of the rest of the library.
 int roce_generation;
-uint32_t roce_get32(struct roce_message *m) {
-  (void)m;
-  return 0;
-}
 
 // The producer's count has a page of its own, which the poll can't read before `publish` was called.
 static uint8_t *pages;

@@ -232,12 +232,10 @@ def change_shared_queue(c):
 
 def tag_list(c):
     operation = rng.choice((0, 1, 2, wild()))
-    payload = words(c.pick('srq')[0]) + doubles(1) + words(operation, wild(), small(4), small(80))
-    if operation == 0:
-        count = small(5) & 7
-        payload += doubles(2, wild(), wild()) + words(count)
-        for _ in range(count):
-            payload += doubles(BASE + small(4096)) + words(small(4096), c.pick('mr')[1])
+    count = small(5) & 7
+    payload = words(c.pick('srq')[0]) + doubles(1) + words(operation, wild(), small(4), small(80)) + doubles(2, wild(), wild()) + words(count)
+    for _ in range(count):
+        payload += doubles(BASE + small(4096)) + words(small(4096), c.pick('mr')[1])
     c.call(POST_SRQ_OP, payload)
 
 

@@ -23,7 +23,6 @@
 // Bytes of a command behind its header; the longest of rdma_user_cm.h has 304.
 #define MAX_COMMAND 512
 #define MAX_OPTION 256
-#define MAX_RESPONSE 4096
 
 // A channel is known by the inode of its socket: copies of the descriptor have the same one, and no other file has it. Found without a
 // lock, as write() may be called in handlers of signals.
@@ -97,23 +96,18 @@ static int add(int fd, const uint8_t token[ROCE_TOKEN_BYTES]) {
 
 int roce_ucma_open(int flags) {
   NOT_CANCELLED;
-  struct roce_message m;
-  uint8_t token[ROCE_TOKEN_BYTES];
+  const struct roce_ucma_open_request request = {.network = roce_network(), .version = ROCE_PROTOCOL_VERSION};
+  struct roce_ucma_open_reply reply;
   int fd = roce_dial(), error;
   if (fd < 0) {
     report("no device answers, so that there is no /dev/infiniband/rdma_cm");
     return -1;
   }
-  roce_begin(&m);
-  roce_u64(&m, roce_network());
-  roce_u32(&m, ROCE_PROTOCOL_VERSION);
-  error = roce_exchange(fd, ROCE_UCMA_OPEN, &m);
-  roce_get(&m, token, sizeof token);
-  roce_end(&m);
+  error = roce_exchange(fd, ROCE_UCMA_OPEN, &request, sizeof request, &reply, sizeof reply);
   if (error == EXDEV) roce_report_network();
   if (error == 0) {
     pthread_mutex_lock(&lock);
-    if (add(fd, token) != 0) error = EMFILE;
+    if (add(fd, reply.token) != 0) error = EMFILE;
     pthread_mutex_unlock(&lock);
   }
   if (error == 0 && (flags & O_CLOEXEC) == 0) fcntl(fd, F_SETFD, 0);
@@ -193,20 +187,17 @@ static void drain(int fd, uint32_t bytes) {
   while (bytes-- > 0 && fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EINTR) bytes++;
 }
 
-// Sends a command to the device; 0 or errno. The response has no more than `room` bytes.
-static int call(int fd, const struct channel *c, const struct command *k, uint8_t *response, uint32_t *room) {
+// Sends a command to the device; 0 or errno.
+static int call(int fd, const struct channel *c, const struct command *k, struct roce_ucma_command_reply *reply) {
   NOT_CANCELLED;
-  struct roce_message m;
-  uint32_t own, other, length;
+  const uint32_t in = k->head.in < MAX_COMMAND ? k->head.in : MAX_COMMAND;
+  struct roce_ucma_command_request request = {.command = k->head.cmd, .out = k->head.out, .in = in, .bytes_count = in + k->more_bytes};
+  const size_t length = offsetof(struct roce_ucma_command_request, bytes) + request.bytes_count;
   int error;
-  roce_begin(&m);
-  roce_bytes(&m, c->token, sizeof c->token);
-  roce_u32(&m, k->head.cmd);
-  roce_u32(&m, k->head.out);
-  roce_u32(&m, k->head.in < MAX_COMMAND ? k->head.in : MAX_COMMAND);
-  roce_bytes(&m, k->bytes, k->head.in < MAX_COMMAND ? k->head.in : MAX_COMMAND);
-  roce_u32(&m, k->more_bytes);
-  roce_bytes(&m, k->more, k->more_bytes);
+  _Static_assert(sizeof request.bytes >= MAX_COMMAND + MAX_OPTION, "all of a command");
+  memcpy(request.token, c->token, sizeof request.token);
+  memcpy(request.bytes, k->bytes, in);
+  memcpy(request.bytes + in, k->more, k->more_bytes);
   pthread_mutex_lock(&lock);
   // A daemon closes all descriptors that it finds, and opens others under the same numbers.
   if (control >= 0 && inode_of(control) != control_inode) control = -1;
@@ -219,23 +210,19 @@ static int call(int fd, const struct channel *c, const struct command *k, uint8_
     control_pid = getpid();
     control_inode = inode_of(control);
   }
-  error = control < 0 ? EIO : roce_exchange(control, ROCE_UCMA_COMMAND, &m);
+  memset(reply, 0, sizeof *reply);
+  error = control < 0 ? EIO : roce_exchange(control, ROCE_UCMA_COMMAND, &request, length, reply, sizeof *reply);
   if (error == EIO && control >= 0) {
     close(control);
     control = -1;
   }
-  own = roce_get32(&m);
-  other = roce_get32(&m);
-  length = roce_get32(&m);
-  if (length < *room) *room = length;
-  roce_get(&m, response, *room);
+  if (reply->response_count > sizeof reply->response) reply->response_count = sizeof reply->response;
   if (error != 0 && error != EAGAIN && roce_debug())
-    dprintf(STDERR_FILENO, "librdmacm of roce run: command %u: %s: %.*s\n", k->head.cmd, strerror(error), (int)(m.length - m.at),
-            (const char *)m.bytes + m.at);
-  drain(fd, own);
-  drain(k->from, other);
+    dprintf(STDERR_FILENO, "librdmacm of roce run: command %u: %s: %.*s\n", k->head.cmd, strerror(error), (int)reply->response_count,
+            (const char *)reply->response);
+  drain(fd, reply->own);
+  drain(k->from, reply->other);
   pthread_mutex_unlock(&lock);
-  roce_end(&m);
   if (error == EIO) report("the device has ended");
   return error;
 }
@@ -248,16 +235,12 @@ static int wait_for_event(int fd) {
   return n == 0 ? EIO : errno;
 }
 
-static int get_event(int fd, const struct channel *c, const struct command *k, uint8_t *response, uint32_t *room) {
+static int get_event(int fd, const struct channel *c, const struct command *k, struct roce_ucma_command_reply *reply) {
   for (;;) {
-    uint32_t size = *room;
     int error = wait_for_event(fd);
     if (error == EIO) report("the device has ended");
-    if (error == 0) error = call(fd, c, k, response, &size);
-    if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
-      *room = size;
-      return error;
-    }
+    if (error == 0) error = call(fd, c, k, reply);
+    if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return error;
     // Another thread has taken it, and has still to read the byte.
     sched_yield();
   }
@@ -265,8 +248,7 @@ static int get_event(int fd, const struct channel *c, const struct command *k, u
 
 static int command(int fd, const struct channel *c, uint64_t bytes, size_t length) {
   struct command k = {.from = -1};
-  uint8_t response[MAX_RESPONSE];
-  uint32_t room;
+  struct roce_ucma_command_reply reply;
   uint64_t to = 0;
   int error, at;
   if (length < sizeof k.head) return EINVAL;
@@ -290,12 +272,11 @@ static int command(int fd, const struct channel *c, uint64_t bytes, size_t lengt
     memcpy(k.more, from->token, k.more_bytes = sizeof from->token);
     k.from = (int)migrate.fd;
   }
-  room = k.head.out < sizeof response ? k.head.out : sizeof response;
-  error = (k.head.cmd == RDMA_USER_CM_CMD_GET_EVENT ? get_event : call)(fd, c, &k, response, &room);
+  error = (k.head.cmd == RDMA_USER_CM_CMD_GET_EVENT ? get_event : call)(fd, c, &k, &reply);
   if (error != 0) return error;
   at = response_at(k.head.cmd);
   if (at >= 0) memcpy(&to, k.bytes + at, sizeof to);
-  return at >= 0 ? give(to, response, room) : 0;
+  return at >= 0 ? give(to, reply.response, k.head.out < reply.response_count ? k.head.out : reply.response_count) : 0;
 }
 
 ssize_t write(int fd, const void *bytes, size_t length) {

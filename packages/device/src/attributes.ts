@@ -1,65 +1,111 @@
-/** Attributes of verbs in messages: as the library writes them, and as it reads them. */
-import * as v from '@node-roce/ibverbs';
-import type { Reader, Writer } from './protocol.ts';
-import type { WorkQueue } from './shared-rings.ts';
+/** Attributes of verbs in messages, and as verbs-api has them. */
+import {
+  IBV_DEVICE_MANAGED_FLOW_STEERING,
+  IBV_OPS_SIGNALED,
+  IBV_OPS_TM_SYNC,
+  IBV_QPT_RAW_PACKET,
+  IBV_QPT_RC,
+  IBV_QPT_UC,
+  IBV_QPT_UD,
+  IBV_WR_TAG_ADD,
+  IBV_WR_TAG_DEL,
+  IBV_WR_TAG_SYNC,
+  type ibv_ah_attr,
+  type ibv_qp_attr,
+} from '@node-roce/ibverbs';
+import {
+  deviceAttr,
+  fromAhAttr,
+  fromCap,
+  fromQpAttr,
+  masked,
+  portAttr,
+  tagCaps,
+} from '@node-roce/ibverbs/parts';
+import type { Device, QpAttr, QueuePair, TagOp } from '@node-roce/verbs-api';
+import { MAX_BYTES, MAX_MAPPINGS } from './memory.ts';
+import type { Decoded, GROUPS, Reply, Request } from './messages.ts';
+import { gidTableLength } from './system-files.ts';
 
 /** Bits of a flow label; more are cut off, as the kernel does. */
 const FLOW_LABEL = 0xf_ffff;
 
-export function addressOf(from: Reader): v.ibv_ah_attr {
-  const dgid = { raw: from.bytes(16) };
-  const [flow, sgid_index, hop_limit, traffic_class] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [dlid, sl, src_path_bits, static_rate] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [is_global, port_num] = [from.u32(), from.u32()];
-  const grh = { dgid, flow_label: flow & FLOW_LABEL, sgid_index, hop_limit, traffic_class };
-  return { grh, dlid, sl, src_path_bits, static_rate, is_global, port_num };
+/** Types of queue pairs whose entries the library writes. */
+export const QP_TYPES = {
+  [IBV_QPT_RC]: 'RC',
+  [IBV_QPT_UC]: 'UC',
+  [IBV_QPT_UD]: 'UD',
+  [IBV_QPT_RAW_PACKET]: 'RAW_PACKET',
+} as const;
+
+type Address = Decoded<(typeof GROUPS)['address']>;
+
+/** `struct ibv_ah_attr`. */
+export function addressOf({
+  dgid,
+  flow_label,
+  sgid_index,
+  hop_limit,
+  traffic_class,
+  ...rest
+}: Address): ibv_ah_attr {
+  const flow = flow_label & FLOW_LABEL;
+  return { grh: { dgid: { raw: dgid }, flow_label: flow, sgid_index, hop_limit, traffic_class }, ...rest };
 }
 
-export function writeAddress(to: Writer, attr: v.ibv_ah_attr | undefined): void {
-  const { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr?.grh ?? {};
-  to.bytes(dgid?.raw ?? new Uint8Array(16)).u32(flow_label, sgid_index, hop_limit, traffic_class);
-  to.u32(attr?.dlid, attr?.sl, attr?.src_path_bits, attr?.static_rate);
-  to.u32(Number(attr?.is_global ?? 0), attr?.port_num);
+function addressFrom(attr: QpAttr['ahAttr']): Partial<Address> {
+  if (!attr) return {};
+  const { grh, is_global, ...rest } = fromAhAttr(attr);
+  const { dgid, ...route } = grh ?? {};
+  return { ...rest, ...route, dgid: dgid?.raw ?? new Uint8Array(16), is_global: Number(is_global) };
 }
 
-export const capOf = (from: Reader): Required<v.ibv_qp_cap> => ({
-  max_send_wr: from.u32(),
-  max_recv_wr: from.u32(),
-  max_send_sge: from.u32(),
-  max_recv_sge: from.u32(),
-  max_inline_data: from.u32(),
-});
-
-export const writeCap = (to: Writer, cap: v.ibv_qp_cap | undefined) =>
-  to.u32(cap?.max_send_wr, cap?.max_recv_wr, cap?.max_send_sge, cap?.max_recv_sge, cap?.max_inline_data);
-
-/** Where a work queue lies. */
-export function writeQueue(to: Writer, { id, shape: { offset, capacity, stride } }: WorkQueue): void {
-  to.u32(id, offset, capacity, stride);
+/** The attributes that the program's mask names. */
+export function qpAttr({ mask, attr, cap, ah_attr }: Request<'MODIFY_QP'>): QpAttr {
+  return masked({ ...attr, cap, ah_attr: addressOf(ah_attr) } satisfies ibv_qp_attr, mask);
 }
 
-export function operationOf(from: Reader): v.ibv_ops_wr {
-  const wr_id = from.u64();
-  const [opcode, flags, unexpected_cnt, handle] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  if (opcode !== v.IBV_WR_TAG_ADD) return { wr_id, opcode, flags, tm: { unexpected_cnt, handle } };
-  const [recv_wr_id, tag, mask] = [from.u64(), from.u64(), from.u64()];
-  const sg_list: v.ibv_sge[] = [];
-  for (let left = from.u32(); left > 0; left--)
-    sg_list.push({ addr: from.u64(), length: from.u32(), lkey: from.u32() });
-  return { wr_id, opcode, flags, tm: { unexpected_cnt, add: { recv_wr_id, tag, mask, sg_list } } };
-}
-
-export function attributesOf(from: Reader): v.ibv_qp_attr {
-  const [qp_state, cur_qp_state, path_mtu, path_mig_state] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [qkey, rq_psn, sq_psn, dest_qp_num] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const [qp_access_flags, pkey_index] = [from.u32(), from.u32()];
-  const [en_sqd_async_notify, max_rd_atomic] = [from.u32(), from.u32()];
-  const [max_dest_rd_atomic, min_rnr_timer, port_num] = [from.u32(), from.u32(), from.u32()];
-  const [timeout, retry_cnt, rnr_retry, rate_limit] = [from.u32(), from.u32(), from.u32(), from.u32()];
-  const cap = capOf(from);
+export function qpReply({ attr, init }: Awaited<ReturnType<QueuePair['query']>>): Reply<'QUERY_QP'> {
   return {
-    ...{ qp_state, cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num },
-    ...{ qp_access_flags, pkey_index, en_sqd_async_notify, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer },
-    ...{ port_num, timeout, retry_cnt, rnr_retry, rate_limit, cap, ah_attr: addressOf(from) },
+    attr: fromQpAttr(attr),
+    cap: fromCap(init.cap),
+    ah_attr: addressFrom(attr.ahAttr),
+    sq_sig_all: Number(init.sqSigAll),
   };
+}
+
+/** An operation on a list of tags; undefined for another opcode. */
+export function operationOf(request: Request<'POST_SRQ_OP'>): TagOp | undefined {
+  const { wr_id: wrId, opcode, flags } = request;
+  const handled = (flags & IBV_OPS_TM_SYNC) !== 0 ? { handled: request.unexpected_cnt } : {};
+  const common = { wrId, signaled: (flags & IBV_OPS_SIGNALED) !== 0, ...handled };
+  if (opcode === IBV_WR_TAG_SYNC) return { ...common, opcode: 'TAG_SYNC' };
+  if (opcode === IBV_WR_TAG_DEL) return { ...common, opcode: 'TAG_DEL', handle: request.tag_handle };
+  if (opcode !== IBV_WR_TAG_ADD) return undefined;
+  const { recv_wr_id: recvWrId, tag, mask, sges: sgList } = request;
+  return { ...common, opcode: 'TAG_ADD', recvWrId, tag, mask, sgList };
+}
+
+/** The device's own numbers, for programs. */
+export function deviceReply(device: Device): Reply<'QUERY_DEVICE'> {
+  const attr = deviceAttr(device);
+  const tags = tagCaps(device);
+  return {
+    ...attr,
+    // A program has less than the engine: its memory is one file.
+    max_mr_size: attr.max_mr_size < BigInt(MAX_BYTES) ? attr.max_mr_size : BigInt(MAX_BYTES),
+    max_mr: Math.min(attr.max_mr, MAX_MAPPINGS),
+    // The library has no ibv_create_flow: programs that look are to leave it out.
+    device_cap_flags: attr.device_cap_flags & ~IBV_DEVICE_MANAGED_FLOW_STEERING,
+    tm_max_rndv_hdr_size: tags.max_rndv_hdr_size,
+    tm_max_num_tags: tags.max_num_tags,
+    tm_flags: tags.flags,
+    tm_max_ops: tags.max_ops,
+    tm_max_sge: tags.max_sge,
+  };
+}
+
+export async function portReply(device: Device): Promise<Reply<'QUERY_PORT'>> {
+  const attr = await portAttr(device);
+  return { ...attr, gid_tbl_len: gidTableLength(attr.gid_tbl_len) };
 }

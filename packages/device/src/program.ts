@@ -3,23 +3,41 @@ import { randomBytes } from 'node:crypto';
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { descriptorPair, ProcessMemory, receiveDescriptor } from '@node-roce/dgram-native';
-import * as v from '@node-roce/ibverbs';
 import {
-  addressOf,
-  attributesOf,
-  capOf,
-  operationOf,
-  writeAddress,
-  writeCap,
-  writeQueue,
-} from './attributes.ts';
-import { MAX_BYTES, MAX_MAPPINGS, type Mapping, ProgramMemory } from './memory.ts';
-import { Call, CqBits, Failed, Malformed, Kind as MemoryKind, Reader, Writer } from './protocol.ts';
+  IBV_REREG_MR_CHANGE_ACCESS,
+  IBV_REREG_MR_CHANGE_PD,
+  IBV_REREG_MR_CHANGE_TRANSLATION,
+  IBV_REREG_MR_FLAGS_SUPPORTED,
+  IBV_SRQ_LIMIT,
+  IBV_SRQ_MAX_WR,
+} from '@node-roce/ibverbs';
+import {
+  EVENT_CODES,
+  fromCap,
+  IGNORED_ACCESS,
+  inCNames,
+  MAX_TAG_OPS,
+  namesOf,
+  toAhAttr,
+  toCap,
+} from '@node-roce/ibverbs/parts';
+import { type CompletionChannel, type Device, type DeviceEvent, RoceError } from '@node-roce/verbs-api';
+import { addressOf, deviceReply, operationOf, portReply, QP_TYPES, qpAttr, qpReply } from './attributes.ts';
+import { type Mapping, ProgramMemory } from './memory.ts';
+import {
+  CALL_NAMES,
+  type CallName,
+  CqBits,
+  GROUPS,
+  MemoryKind,
+  type Reply,
+  type Request,
+} from './messages.ts';
+import { Objects, type Thing } from './objects.ts';
+import { decodeRequest, encode, Failed, Malformed, refusal, replyTo } from './protocol.ts';
 import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
 import { gidTableLength } from './system-files.ts';
 
-/** Objects of one program at most, of all kinds. */
-const MAX_OBJECTS = 65_536;
 /** Tagged buffers that its lists have room for, all together: they are in the device's memory, not in the arena. */
 const MAX_TAGS = 65_536;
 /** Bits of `enum ibv_qp_attr_mask` that have a name; the others of a query count for nothing. */
@@ -29,66 +47,31 @@ const NO_GID = new Uint8Array(16);
 
 const { EFAULT, EINVAL, ENOMEM, EOPNOTSUPP } = constants.errno;
 
-type Kind = 'pd' | 'mr' | 'mw' | 'ah' | 'cq' | 'channel' | 'srq' | 'qp';
-interface Kinds {
-  pd: v.ibv_pd;
-  mr: v.ibv_mr;
-  mw: v.ibv_mw;
-  ah: v.ibv_ah;
-  cq: v.ibv_cq;
-  channel: v.ibv_comp_channel;
-  srq: v.ibv_srq;
-  qp: v.ibv_qp;
-}
-type Thing = {
-  [K in Kind]: {
-    kind: K;
-    it: Kinds[K];
-    mapping?: Mapping;
-    access?: number;
-    /** Parts of the arena that its rings have, or had before a resize. */
-    rings?: number[];
-    queues?: WorkQueue[];
-    /** Tagged buffers that it has room for. */
-    tags?: number;
-  };
-}[Kind];
+type Run = { [K in CallName]?: (request: Request<K>) => Promise<Reply<K>> | Reply<K> };
 
-/** Types of queue pairs whose entries the library writes. */
-const QP_TYPES: readonly number[] = [v.IBV_QPT_RC, v.IBV_QPT_UC, v.IBV_QPT_UD, v.IBV_QPT_RAW_PACKET];
-
-const FREE: { [K in Kind]: (it: Kinds[K]) => Promise<number> } = {
-  pd: v.ibv_dealloc_pd,
-  mr: v.ibv_dereg_mr,
-  mw: v.ibv_dealloc_mw,
-  ah: v.ibv_destroy_ah,
-  cq: v.ibv_destroy_cq,
-  channel: v.ibv_destroy_comp_channel,
-  srq: v.ibv_destroy_srq,
-  qp: v.ibv_destroy_qp,
-};
-
-/** Members of ibv_srq_init_attr_ex of a queue that matches tags. */
-const TAG_MATCHING = v.IBV_SRQ_INIT_ATTR_TYPE | v.IBV_SRQ_INIT_ATTR_CQ | v.IBV_SRQ_INIT_ATTR_TM;
-
-/** The errno of a call that failed: its own, as other programs' calls fail meanwhile. */
-function errnoOf(call: Promise<unknown>): number {
-  const { errno } = v.errorOf(call) ?? { errno: 'ENOMEM' };
-  return constants.errno[errno as keyof typeof constants.errno];
+/** An error of verbs, as a call fails with it. */
+function failure(error: RoceError): Failed {
+  const { errno, message } = inCNames(error);
+  return new Failed(constants.errno[errno as keyof typeof constants.errno], message);
 }
 
-/** A result of ibverbs that is a pointer: null throws the errno of the call. */
-async function made<T>(call: Promise<T | null>): Promise<T> {
-  const it = await call;
-  if (it === null) throw new Failed(errnoOf(call), v.errorOf(call)?.message);
-  return it;
+/** The result of what waits for an event; undefined once there are no more. */
+async function unlessEnded<T>(event: Promise<T>): Promise<T | undefined> {
+  try {
+    return await event;
+  } catch (error) {
+    if (error instanceof RoceError) return undefined;
+    throw error;
+  }
 }
 
-async function check(call: Promise<number>): Promise<void> {
-  const errno = await call;
-  // ibv_rereg_mr has codes of its own, below 0.
-  if (errno !== 0) throw new Failed(errno > 0 ? errno : errnoOf(call), v.errorOf(call)?.message);
-}
+/** The parts of a work queue that the library gets; without a queue, zeros. */
+const shown = (queue: WorkQueue | undefined) => queue && { id: queue.id, ...placeOf(queue.shape) };
+const placeOf = ({ offset, capacity, stride }: MadeRings[number] | WorkQueue['shape']) => ({
+  offset,
+  capacity,
+  stride,
+});
 
 /** A program that is connected. `call` is for one message at a time, in their order. */
 export class Program {
@@ -108,19 +91,16 @@ export class Program {
   pid = 0;
   /** A connection on which the program sends the descriptor of its memory: our end, and its. */
   readonly #memoryEnds: [number, number];
-  readonly #context: v.ibv_context;
-  readonly #things = new Map<number, Thing>();
-  /** Handles are never used again: an event that waits in a socket means what it meant. */
-  readonly #handles = new WeakMap<object, number>();
+  readonly #device: Device;
+  readonly #objects = new Objects();
   readonly #settle: () => void;
   readonly #detach: () => void;
-  #last = 0;
   /** Tagged buffers that its lists have room for. */
   #tags = 0;
 
   /** @param memory of another context of the same process: both register the same pages */
-  constructor(context: v.ibv_context, memory: ProgramMemory = new ProgramMemory()) {
-    this.#context = context;
+  constructor(device: Device, memory: ProgramMemory = new ProgramMemory()) {
+    this.#device = device;
     try {
       this.#memoryEnds = descriptorPair();
     } catch (error) {
@@ -128,7 +108,7 @@ export class Program {
       throw error;
     }
     this.memory = memory.retain();
-    const { wake, settle, detach } = context.verbs.serve(this.rings, this.rings);
+    const { wake, settle, detach } = device.serve(this.rings, this.rings);
     this.wake = wake;
     this.#settle = settle;
     this.#detach = detach;
@@ -141,7 +121,7 @@ export class Program {
 
   /** Objects that are there. */
   get objects(): number {
-    return this.#things.size;
+    return this.#objects.size;
   }
 
   /**
@@ -153,106 +133,67 @@ export class Program {
   async call(call: number, payload: Buffer): Promise<Buffer> {
     // Requests that were posted before the call are taken first: one that precedes the end of its queue still leaves.
     this.#settle();
-    const from = new Reader(payload);
-    const to = new Writer();
-    const run = this.#calls[call];
-    if (run === undefined) throw new Malformed(`call ${call}`);
+    const name = CALL_NAMES[call];
+    const run = this.#calls[name] as ((request: unknown) => Promise<Reply<CallName>>) | undefined;
+    if (!run) throw new Malformed(`call ${call}`);
     try {
-      await run(from, to);
-      return to.finish(0);
+      return replyTo(name, await run(decodeRequest(name, payload)));
     } catch (error) {
-      // The reason is for who asks for it (ROCE_DEBUG).
-      if (error instanceof Failed) return new Writer().bytes(Buffer.from(error.message)).finish(error.errno);
+      if (error instanceof RoceError) return refusal(failure(error));
+      if (error instanceof Failed) return refusal(error);
       throw error;
     }
   }
 
   /** The completion channel behind a handle. */
-  channel(handle: number): v.ibv_comp_channel | undefined {
-    const thing = this.#things.get(handle);
+  channel(handle: number): CompletionChannel | undefined {
+    const thing = this.#objects.find(handle);
     return thing?.kind === 'channel' ? thing.it : undefined;
   }
 
   /** Resolves with the message for the program's descriptor of a channel, undefined once the channel is gone. */
-  async nextCompletionEvent(channel: v.ibv_comp_channel): Promise<Buffer | undefined> {
-    const cq: (v.ibv_cq | undefined)[] = [];
-    if ((await v.ibv_get_cq_event(channel, cq)) !== 0 || !cq[0]) return undefined;
-    v.ibv_ack_cq_events(cq[0], 1);
-    return this.#event(0, cq[0]);
+  async nextCompletionEvent(channel: CompletionChannel): Promise<Buffer | undefined> {
+    const cq = await unlessEnded(channel.getEvent());
+    cq?.ackEvents(1);
+    return cq && encode(GROUPS.event, { handle: cq.context as number });
   }
 
   /** Resolves with the message for the program's descriptor of the context, undefined once it is closed. */
   async nextAsyncEvent(): Promise<Buffer | undefined> {
-    const event: v.ibv_async_event = {};
-    if ((await v.ibv_get_async_event(this.#context, event)) !== 0) return undefined;
-    v.ibv_ack_async_event(event);
-    const { cq, qp, srq, port_num } = event.element ?? {};
-    return this.#event(event.event_type ?? 0, cq ?? qp ?? srq, port_num);
+    for (;;) {
+      const taken = await unlessEnded(this.#device.getEvent());
+      if (!taken) return undefined;
+      taken.ack();
+      const about = elementOf(taken.event);
+      // About something that was destroyed meanwhile: libibverbs shows none such.
+      if (about) return encode(GROUPS.event, { type: EVENT_CODES[taken.event.type], ...about });
+    }
   }
 
   /** Ends everything of the program. */
   async close(): Promise<void> {
-    const mappings = [...this.#things.values()].flatMap(({ mapping }) => mapping ?? []);
-    this.#things.clear();
+    const mappings = this.#objects.clear();
     this.#settle();
     this.#detach();
-    await v.ibv_close_device(this.#context);
+    await unlessEnded(this.#device.close());
     for (const mapping of mappings) this.memory.unmap(mapping);
     this.memory.release();
     this.rings.close();
     for (const end of this.#memoryEnds) closeSync(end);
   }
 
-  #event(type: number, about: object | undefined, port = 0): Buffer {
-    const message = Buffer.alloc(12);
-    message.writeUInt32LE(type, 0);
-    message.writeUInt32LE((about && this.#handles.get(about)) ?? 0, 4);
-    message.writeUInt32LE(port, 8);
-    return message;
-  }
-
-  #keep(thing: Thing): number {
-    const handle = ++this.#last;
-    this.#things.set(handle, thing);
-    this.#handles.set(thing.it, handle);
-    return handle;
-  }
-
-  #get<K extends Kind>(kind: K, handle: number): Kinds[K] {
-    const thing = this.#things.get(handle);
-    if (thing?.kind !== kind) throw new Failed(EINVAL);
-    return thing.it as Kinds[K];
-  }
-
-  #room(): void {
-    if (this.#things.size >= MAX_OBJECTS) throw new Failed(ENOMEM);
-  }
-
-  async #register(from: Reader, to: Writer): Promise<void> {
-    const pd = this.#get('pd', from.u32());
-    const access = from.u32();
-    const [address, length, iova] = [from.u64(), from.u64(), from.u64()];
-    const kind = from.u32();
-    from.end();
-    this.#room();
-    const mapping = this.#map(address, length, kind);
-    const call = v.ibv_reg_mr_iova(pd, mapping.bytes, Number(length), iova, access);
-    if ((await call) === null) this.memory.unmap(mapping);
-    const it = await made(call);
-    to.u32(this.#keep({ kind: 'mr', it, mapping, access }), it.lkey, it.rkey);
-  }
-
   #map(address: bigint, length: bigint, kind: number): Mapping {
     if (kind > MemoryKind.ATTACHED) throw new Malformed(`memory of kind ${kind}`);
     const attach = kind === MemoryKind.ATTACHED;
     if (attach && !this.memory.process) this.#takeMemory();
+    let mapping: Mapping | undefined;
     try {
-      const mapping = this.memory.map(address, length, attach);
-      if (mapping) return mapping;
-    } catch {
-      throw new Failed(ENOMEM);
+      mapping = this.memory.map(address, length, attach);
+    } catch (error) {
+      throw new Failed(ENOMEM, (error as Error).message);
     }
-    throw new Failed(EFAULT);
+    if (!mapping) throw new Failed(EFAULT, 'memory that no program can have, or more than 4 GiB of it');
+    return mapping;
   }
 
   /** Takes the descriptor that the program has sent, before its first call. */
@@ -267,301 +208,230 @@ export class Program {
     }
   }
 
-  async #reregister(from: Reader, to: Writer): Promise<void> {
-    const thing = this.#things.get(from.u32());
-    if (thing?.kind !== 'mr') throw new Failed(EINVAL);
-    const [flags, pd, newAccess] = [from.u32(), from.u32(), from.u32()];
-    const access = (flags & v.IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? newAccess : (thing.access ?? 0);
-    const [address, length] = [from.u64(), from.u64()];
-    const kind = from.u32();
-    from.end();
-    const newPd = (flags & v.IBV_REREG_MR_CHANGE_PD) !== 0 ? this.#get('pd', pd) : null;
-    const mapping =
-      (flags & v.IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? this.#map(address, length, kind) : undefined;
-    // JavaScript's call has no iova: a new translation is a new registration for which the old one makes room.
-    if (mapping) {
-      const call = v.ibv_reg_mr_iova(newPd ?? thing.it.pd, mapping.bytes, Number(length), address, access);
-      const it = await call;
-      const error = it === null ? errnoOf(call) : await v.ibv_dereg_mr(thing.it);
-      if (it === null || error !== 0) {
-        if (it !== null) await v.ibv_dereg_mr(it);
-        this.memory.unmap(mapping);
-        throw new Failed(error);
-      }
-      if (thing.mapping) this.memory.unmap(thing.mapping);
-      thing.it = it;
-      thing.mapping = mapping;
-    } else {
-      const call = v.ibv_rereg_mr(thing.it, flags, newPd, null, 0, access);
-      await check(call);
+  /** Registers or reregisters what is mapped; where that fails, it is not. */
+  async #withMapping<T>(mapping: Mapping | undefined, register: () => Promise<T>): Promise<T> {
+    try {
+      return await register();
+    } catch (error) {
+      if (mapping) this.memory.unmap(mapping);
+      throw error;
     }
-    thing.access = access;
-    to.u32(thing.it.lkey, thing.it.rkey);
   }
 
-  /** @param bits `CqBits` */
-  #createCq(cqe: number, channel: v.ibv_comp_channel | null, bits: number): Promise<v.ibv_cq | null> {
-    const times = (bits & CqBits.TIMES) !== 0 ? v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP : 0;
-    const tags = (bits & CqBits.TAGS) !== 0 ? v.IBV_WC_EX_WITH_TM_INFO : 0;
-    const wc_flags = BigInt(times | tags);
-    if (wc_flags === 0n) return v.ibv_create_cq(this.#context, cqe, null, channel, 0);
-    return v.ibv_create_cq_ex(this.#context, { cqe, channel, wc_flags });
+  async #register({ pd, access, address, length, iova, kind }: Request<'REG_MR'>): Promise<Reply<'REG_MR'>> {
+    const domain = this.#objects.get('pd', pd);
+    this.#objects.room();
+    const mapping = this.#map(address, length, kind);
+    const options = { access: access & ~IGNORED_ACCESS, iova };
+    const it = await this.#withMapping(mapping, () => domain.registerMr(mapping.bytes, options));
+    return { handle: this.#objects.keep({ kind: 'mr', it, mapping }), lkey: it.lkey, rkey: it.rkey };
   }
 
-  async #createSrq(from: Reader, to: Writer): Promise<void> {
-    const pd = this.#get('pd', from.u32());
-    const attr = { max_wr: from.u32(), max_sge: from.u32(), srq_limit: from.u32() };
-    const [cq, max_num_tags, max_ops] = [from.u32(), from.u32(), from.u32()];
-    from.end();
-    this.#room();
-    const matches = cq !== 0;
-    const tags = matches ? max_num_tags : 0;
-    if (this.#tags + tags > MAX_TAGS) throw new Failed(ENOMEM);
-    const init: v.ibv_srq_init_attr_ex = {
-      ...{ pd, attr, comp_mask: v.IBV_SRQ_INIT_ATTR_PD | (matches ? TAG_MATCHING : 0) },
-      ...(matches ? { srq_type: v.IBV_SRQT_TM, cq: this.#get('cq', cq) } : {}),
-      tm_cap: { max_num_tags, max_ops },
-    };
-    const create = () => made(v.ibv_create_srq_ex(this.#context, init));
-    const [it, [ring]] = await this.rings.during(create);
-    const number = [0];
-    if (v.ibv_get_srq_num(it, number) !== 0) throw new Failed(EINVAL);
-    const queue = this.rings.open(
-      'receive',
-      ring,
-      () => {},
-      () => this.onOverfull(),
+  async #reregister(request: Request<'REREG_MR'>): Promise<Reply<'REREG_MR'>> {
+    const { handle, flags, pd, access, address, length, kind } = request;
+    const thing = this.#objects.thing('mr', handle);
+    const has = (bit: number) => (flags & bit) !== 0;
+    if (flags === 0 || has(~IBV_REREG_MR_FLAGS_SUPPORTED)) throw new Failed(EINVAL, `flags: ${flags}`);
+    const domain = has(IBV_REREG_MR_CHANGE_PD) ? { pd: this.#objects.get('pd', pd) } : {};
+    const mapping = has(IBV_REREG_MR_CHANGE_TRANSLATION) ? this.#map(address, length, kind) : undefined;
+    await this.#withMapping(mapping, () =>
+      thing.it.reregister({
+        ...domain,
+        ...(mapping ? { memory: mapping.bytes, iova: address } : {}),
+        ...(has(IBV_REREG_MR_CHANGE_ACCESS) ? { access: access & ~IGNORED_ACCESS } : {}),
+      }),
     );
-    const handle = this.#keep({ kind: 'srq', it, rings: [ring.offset], queues: [queue], tags });
-    this.#tags += tags;
-    to.u32(handle, attr.max_wr, attr.max_sge, number[0]);
-    writeQueue(to, queue);
+    if (mapping && thing.mapping) this.memory.unmap(thing.mapping);
+    if (mapping) thing.mapping = mapping;
+    return { lkey: thing.it.lkey, rkey: thing.it.rkey };
   }
 
-  async #createQp(from: Reader, to: Writer): Promise<void> {
-    const pd = this.#get('pd', from.u32());
-    const [qp_type, send, recv] = [from.u32(), from.u32(), from.u32()];
-    const [srq, sq_sig_all] = [from.u32(), from.u32()];
-    const init: v.ibv_qp_init_attr = {
-      ...{ qp_type, sq_sig_all, cap: capOf(from) },
-      send_cq: this.#get('cq', send),
-      recv_cq: this.#get('cq', recv),
-      srq: srq === 0 ? null : this.#get('srq', srq),
+  async #createCq({ cqe, channel, bits }: Request<'CREATE_CQ'>): Promise<Reply<'CREATE_CQ'>> {
+    this.#objects.room();
+    const options = {
+      context: this.#objects.next,
+      timestamps: (bits & CqBits.TIMES) !== 0,
+      tags: (bits & CqBits.TAGS) !== 0,
+      ...(channel === 0 ? {} : { channel: this.#objects.get('channel', channel) }),
     };
-    from.end();
-    this.#room();
-    if (!QP_TYPES.includes(qp_type)) throw new Failed(EOPNOTSUPP);
-    const [it, [sends, receives]] = await this.rings.during(() => made(v.ibv_create_qp(pd, init)));
-    const open = (kind: 'send' | 'receive', ring: MadeRings[number]) =>
-      this.rings.open(
-        kind,
-        ring,
-        () => this.#context.verbs.ring(it.qp_num, kind === 'receive'),
-        () => this.onOverfull(),
-      );
-    // Of a queue pair that answers rendezvous there are none.
-    const queues = sends ? [open('send', sends), ...(receives ? [open('receive', receives)] : [])] : [];
-    const rings = queues.map(({ shape }) => shape.offset);
-    to.u32(this.#keep({ kind: 'qp', it, rings, queues }), it.qp_num);
-    writeCap(to, init.cap);
-    for (const queue of queues) writeQueue(to, queue);
-    if (queues.length === 0) to.u32(0, 0, 0, 0);
+    const [it, [ring]] = await this.rings.during(() => this.#device.createCq(cqe, options));
+    const handle = this.#objects.keep({ kind: 'cq', it, rings: [ring.offset] });
+    return { handle, cqe: it.cqe, ring: placeOf(ring) };
   }
 
-  async #modifyQp(from: Reader, to: Writer): Promise<void> {
-    const handle = from.u32();
-    const qp = this.#get('qp', handle);
-    const mask = from.u32();
-    const attr = attributesOf(from);
-    from.end();
-    const [, resized] = await this.rings.during(async () => await check(v.ibv_modify_qp(qp, attr, mask)));
-    writeCap(to, attr.cap);
-    this.#moveQueues(handle, resized, to);
+  async #createSrq(request: Request<'CREATE_SRQ'>): Promise<Reply<'CREATE_SRQ'>> {
+    const pd = this.#objects.get('pd', request.pd);
+    const { max_wr: maxWr, max_sge: maxSge, srq_limit: limit, cq, max_num_tags, max_ops } = request;
+    this.#objects.room();
+    const max = cq === 0 ? 0 : max_num_tags;
+    if (this.#tags + max > MAX_TAGS) throw new Failed(ENOMEM, `more than ${MAX_TAGS} tags`);
+    const init = { maxWr, maxSge, limit, context: this.#objects.next };
+    const tags = cq === 0 ? {} : { tags: { max, cq: this.#objects.get('cq', cq) } };
+    if (cq !== 0 && max_ops > MAX_TAG_OPS) throw new Failed(EINVAL, `max_ops: ${max_ops}`);
+    const [it, [ring]] = await this.rings.during(() => pd.createSrq({ ...init, ...tags }));
+    const queue = this.#open('receive', ring, () => {});
+    const handle = this.#objects.keep({ kind: 'srq', it, rings: [ring.offset], queues: [queue], tags: max });
+    this.#tags += max;
+    const { maxWr: max_wr, maxSge: max_sge } = it;
+    return { handle, max_wr, max_sge, number: it.number ?? it.handle, queue: shown(queue) };
+  }
+
+  #open(kind: 'send' | 'receive', ring: MadeRings[number], bell: () => void): WorkQueue {
+    return this.rings.open(kind, ring, bell, () => this.onOverfull());
+  }
+
+  async #createQp(request: Request<'CREATE_QP'>): Promise<Reply<'CREATE_QP'>> {
+    const pd = this.#objects.get('pd', request.pd);
+    const type = QP_TYPES[request.qp_type as keyof typeof QP_TYPES];
+    const init = {
+      type,
+      sendCq: this.#objects.get('cq', request.send_cq),
+      recvCq: this.#objects.get('cq', request.recv_cq),
+      ...(request.srq === 0 ? {} : { srq: this.#objects.get('srq', request.srq) }),
+      cap: toCap(request.cap),
+      sqSigAll: request.sq_sig_all !== 0,
+      context: this.#objects.next,
+    };
+    this.#objects.room();
+    if (!type) throw new Failed(EOPNOTSUPP, `qp_type: ${request.qp_type} is not offered`);
+    const [it, made] = await this.rings.during(() => pd.createQp(init));
+    // Of a queue pair that answers rendezvous there are none.
+    const queues = made.map((ring, i) => {
+      const isReceive = i === 1;
+      const bell = () => this.#device.ring(it.qpNum, isReceive);
+      return this.#open(isReceive ? 'receive' : 'send', ring, bell);
+    });
+    const rings = made.map(({ offset }) => offset);
+    const handle = this.#objects.keep({ kind: 'qp', it, rings, queues });
+    const [sends, receives] = queues.map(shown);
+    return { handle, qp_num: it.qpNum, cap: fromCap(it.cap), sends, receives };
+  }
+
+  async #modifyQp(request: Request<'MODIFY_QP'>): Promise<Reply<'MODIFY_QP'>> {
+    const thing = this.#objects.thing('qp', request.handle);
+    const [, resized] = await this.rings.during(() => thing.it.modify(qpAttr(request)));
+    const [sends, receives] = this.#moveQueues(thing, resized).map(shown);
+    return { cap: fromCap(thing.it.cap), moved: Number(resized.length > 0), sends, receives };
   }
 
   /** The queues of an object have other rings from now on, if any were made. */
-  #moveQueues(handle: number, resized: MadeRings, to: Writer): void {
-    const { queues = [] } = this.#things.get(handle) ?? {};
+  #moveQueues(thing: Thing, resized: MadeRings): WorkQueue[] {
+    const { queues = [] } = thing;
     for (const [i, ring] of resized.entries()) queues[i]?.moveTo(ring);
-    this.#addRings(handle, resized);
-    for (const queue of resized.length > 0 ? queues : []) writeQueue(to, queue);
+    this.#addRings(thing, resized);
+    return queues;
   }
 
   /** Rings of a resize. The engine may write to those before for a while: they are free with the next resize, or the object. */
-  #addRings(handle: number, made: MadeRings): void {
+  #addRings({ rings = [] }: Thing, made: MadeRings): void {
     if (made.length === 0) return;
-    const { rings = [] } = this.#things.get(handle) ?? {};
     rings.push(...made.map(({ offset }) => offset));
     this.rings.free(rings.splice(0, rings.length - 2 * made.length));
   }
 
-  async #queryQp(from: Reader, to: Writer): Promise<void> {
-    const qp = this.#get('qp', from.u32());
-    const mask = from.u32() & QUERIED;
-    from.end();
-    const a: v.ibv_qp_attr = {};
-    const init: Partial<v.ibv_qp_init_attr> = {};
-    await check(v.ibv_query_qp(qp, a, mask, init));
-    to.u32(a.qp_state, a.cur_qp_state, a.path_mtu, a.path_mig_state, a.qkey, a.rq_psn, a.sq_psn);
-    to.u32(a.dest_qp_num, a.qp_access_flags, a.pkey_index, a.sq_draining, a.max_rd_atomic);
-    to.u32(a.max_dest_rd_atomic, a.min_rnr_timer, a.port_num, a.timeout, a.retry_cnt, a.rnr_retry);
-    to.u32(a.rate_limit);
-    writeCap(to, init.cap);
-    writeAddress(to, a.ah_attr);
-    to.u32(Number(init.sq_sig_all ?? 0));
+  async #modifySrq(request: Request<'MODIFY_SRQ'>): Promise<Reply<'MODIFY_SRQ'>> {
+    const thing = this.#objects.thing('srq', request.handle);
+    const { mask, max_wr, srq_limit } = request;
+    if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) !== 0) throw new Failed(EINVAL, `srq_attr_mask: ${mask}`);
+    const change = {
+      ...((mask & IBV_SRQ_MAX_WR) !== 0 ? { maxWr: max_wr } : {}),
+      ...((mask & IBV_SRQ_LIMIT) !== 0 ? { limit: srq_limit } : {}),
+    };
+    const [, resized] = await this.rings.during(() => thing.it.modify(change));
+    const [queue] = this.#moveQueues(thing, resized).map(shown);
+    return { moved: Number(resized.length > 0), queue };
   }
 
-  async #destroy(from: Reader): Promise<void> {
-    const handle = from.u32();
-    from.end();
-    const thing = this.#things.get(handle);
-    if (!thing) throw new Failed(EINVAL);
-    const free = FREE[thing.kind] as (it: Thing['it']) => Promise<number>;
-    await check(free(thing.it));
-    this.#things.delete(handle);
+  async #destroy(handle: number): Promise<void> {
+    const thing = this.#objects.find(handle);
+    if (!thing) throw new Failed(EINVAL, `${handle} is the handle of nothing`);
+    await thing.it[Symbol.asyncDispose]();
+    this.#objects.forget(handle);
     this.#tags -= thing.tags ?? 0;
     if (thing.mapping) this.memory.unmap(thing.mapping);
     for (const queue of thing.queues ?? []) this.rings.closeQueue(queue);
     this.rings.free(thing.rings ?? []);
   }
 
-  readonly #calls: Record<number, (from: Reader, to: Writer) => Promise<void> | void> = {
-    [Call.QUERY_DEVICE]: async (from, to) => {
-      from.end();
-      const all: Partial<v.ibv_device_attr_ex> = {};
-      await check(v.ibv_query_device_ex(this.#context, null, all));
-      const { orig_attr: a, tm_caps: tm } = all as v.ibv_device_attr_ex;
-      // A program has less than the engine: its memory is one file.
-      const mostBytes = a.max_mr_size < BigInt(MAX_BYTES) ? a.max_mr_size : BigInt(MAX_BYTES);
-      to.u64(a.node_guid).u64(mostBytes).u64(a.page_size_cap);
-      // The library has no ibv_create_flow: programs that look are to leave it out.
-      const capabilities = a.device_cap_flags & ~v.IBV_DEVICE_MANAGED_FLOW_STEERING;
-      to.u32(a.vendor_id, a.vendor_part_id, a.max_qp, a.max_qp_wr, capabilities, a.max_sge);
-      to.u32(
-        a.max_sge_rd,
-        a.max_cq,
-        a.max_cqe,
-        Math.min(a.max_mr, MAX_MAPPINGS),
-        a.max_pd,
-        a.max_qp_rd_atom,
-        a.max_res_rd_atom,
-      );
-      to.u32(a.max_qp_init_rd_atom, a.atomic_cap, a.max_mw, a.max_mcast_grp, a.max_mcast_qp_attach);
-      to.u32(a.max_total_mcast_qp_attach, a.max_ah, a.max_srq, a.max_srq_wr, a.max_srq_sge, a.max_pkeys);
-      to.u32(a.local_ca_ack_delay, a.phys_port_cnt);
-      to.u32(tm.max_rndv_hdr_size, tm.max_num_tags, tm.flags, tm.max_ops, tm.max_sge);
+  readonly #calls: Run = {
+    QUERY_DEVICE: () => deviceReply(this.#device),
+    QUERY_PORT: ({ port }) => {
+      if (port !== 1) throw new Failed(EINVAL, `port_num: no port ${port}`);
+      return portReply(this.#device);
     },
-    [Call.QUERY_PORT]: async (from, to) => {
-      const port = from.u32();
-      from.end();
-      const a: Partial<v.ibv_port_attr> = {};
-      await check(v.ibv_query_port(this.#context, port, a));
-      to.u32(
-        a.state,
-        a.max_mtu,
-        a.active_mtu,
-        gidTableLength(a.gid_tbl_len ?? 0),
-        a.port_cap_flags,
-        a.max_msg_sz,
-      );
-      to.u32(a.bad_pkey_cntr, a.qkey_viol_cntr, a.pkey_tbl_len, a.max_vl_num, a.active_width);
-      to.u32(a.active_speed, a.phys_state, a.link_layer, a.flags);
-    },
-    [Call.QUERY_GIDS]: async (from, to) => {
-      from.end();
-      const { gids } = this.#context.verbs;
+    QUERY_GIDS: () => {
+      const { gids } = this.#device;
       const length = gidTableLength(gids.length);
-      to.u32(length);
-      for (let i = 0; i < length; i++) to.bytes(gids[i]?.gid ?? NO_GID);
+      return { gids: Array.from({ length }, (_, i) => gids[i]?.gid ?? NO_GID) };
     },
-    [Call.ALLOC_PD]: async (from, to) => {
-      from.end();
-      this.#room();
-      to.u32(this.#keep({ kind: 'pd', it: await made(v.ibv_alloc_pd(this.#context)) }));
+    ALLOC_PD: async () => {
+      this.#objects.room();
+      return { handle: this.#objects.keep({ kind: 'pd', it: await this.#device.allocPd() }) };
     },
-    [Call.REG_MR]: (from, to) => this.#register(from, to),
-    [Call.REREG_MR]: (from, to) => this.#reregister(from, to),
-    [Call.CREATE_CHANNEL]: async (from, to) => {
-      from.end();
-      this.#room();
-      to.u32(this.#keep({ kind: 'channel', it: await made(v.ibv_create_comp_channel(this.#context)) }));
+    REG_MR: (request) => this.#register(request),
+    REREG_MR: (request) => this.#reregister(request),
+    CREATE_CHANNEL: () => {
+      this.#objects.room();
+      return { handle: this.#objects.keep({ kind: 'channel', it: this.#device.createCompChannel() }) };
     },
-    [Call.CREATE_CQ]: async (from, to) => {
-      const [cqe, events, bits] = [from.u32(), from.u32(), from.u32()];
-      from.end();
-      this.#room();
-      const channel = events === 0 ? null : this.#get('channel', events);
-      const create = () => made(this.#createCq(cqe, channel, bits));
-      const [it, [ring]] = await this.rings.during(create);
-      const handle = this.#keep({ kind: 'cq', it, rings: [ring.offset] });
-      to.u32(handle, it.cqe, ring.offset, ring.capacity, ring.stride);
+    CREATE_CQ: (request) => this.#createCq(request),
+    RESIZE_CQ: async ({ handle, cqe }) => {
+      const thing = this.#objects.thing('cq', handle);
+      const [, [ring]] = await this.rings.during(() => thing.it.resize(cqe));
+      this.#addRings(thing, [ring]);
+      return { cqe: thing.it.cqe, ring: placeOf(ring) };
     },
-    [Call.RESIZE_CQ]: async (from, to) => {
-      const handle = from.u32();
-      const cq = this.#get('cq', handle);
-      const cqe = from.u32();
-      from.end();
-      const [, [ring]] = await this.rings.during(async () => await check(v.ibv_resize_cq(cq, cqe)));
-      this.#addRings(handle, [ring]);
-      to.u32(cq.cqe, ring.offset, ring.capacity, ring.stride);
+    CREATE_SRQ: (request) => this.#createSrq(request),
+    POST_SRQ_OP: async (request) => {
+      const srq = this.#objects.get('srq', request.handle);
+      const operation = operationOf(request);
+      if (!operation) throw new Failed(EOPNOTSUPP, `opcode: ${request.opcode}`);
+      return { tag_handle: await srq.postTagOp(operation) };
     },
-    [Call.CREATE_SRQ]: (from, to) => this.#createSrq(from, to),
-    [Call.POST_SRQ_OP]: async (from, to) => {
-      const srq = this.#get('srq', from.u32());
-      const wr = operationOf(from);
-      from.end();
-      await check(v.ibv_post_srq_ops(srq, wr));
-      to.u32(wr.tm?.handle);
+    MODIFY_SRQ: (request) => this.#modifySrq(request),
+    QUERY_SRQ: async ({ handle }) => {
+      const {
+        maxWr: max_wr,
+        maxSge: max_sge,
+        limit: srq_limit,
+      } = await this.#objects.get('srq', handle).query();
+      return { max_wr, max_sge, srq_limit };
     },
-    [Call.MODIFY_SRQ]: async (from, to) => {
-      const handle = from.u32();
-      const srq = this.#get('srq', handle);
-      const [mask, max_wr, srq_limit] = [from.u32(), from.u32(), from.u32()];
-      from.end();
-      const attr = { max_wr, srq_limit };
-      const [, resized] = await this.rings.during(async () => await check(v.ibv_modify_srq(srq, attr, mask)));
-      to.u32(resized.length);
-      this.#moveQueues(handle, resized, to);
-    },
-    [Call.QUERY_SRQ]: async (from, to) => {
-      const srq = this.#get('srq', from.u32());
-      from.end();
-      const attr: v.ibv_srq_attr = {};
-      await check(v.ibv_query_srq(srq, attr));
-      to.u32(attr.max_wr, attr.max_sge, attr.srq_limit);
-    },
-    [Call.CREATE_AH]: async (from, to) => {
-      const pd = this.#get('pd', from.u32());
-      const attr = addressOf(from);
-      from.end();
-      this.#room();
-      const it = await made(v.ibv_create_ah(pd, attr));
+    CREATE_AH: async ({ pd, attr }) => {
+      const domain = this.#objects.get('pd', pd);
+      this.#objects.room();
+      const it = await domain.createAh(toAhAttr(addressOf(attr)));
       // Entries of the send queue name it by the engine's number, which the engine checks against the domain.
-      to.u32(this.#keep({ kind: 'ah', it }), it.verbs.handle);
+      return { handle: this.#objects.keep({ kind: 'ah', it }), number: it.handle };
     },
-    [Call.CREATE_QP]: (from, to) => this.#createQp(from, to),
-    [Call.MODIFY_QP]: (from, to) => this.#modifyQp(from, to),
-    [Call.QUERY_QP]: (from, to) => this.#queryQp(from, to),
-    [Call.ATTACH_MCAST]: async (from) => {
-      const qp = this.#get('qp', from.u32());
-      const raw = from.bytes(16);
-      from.end();
-      await check(v.ibv_attach_mcast(qp, { raw }, 0));
+    CREATE_QP: (request) => this.#createQp(request),
+    MODIFY_QP: (request) => this.#modifyQp(request),
+    QUERY_QP: async ({ handle, mask }) =>
+      qpReply(await this.#objects.get('qp', handle).query(namesOf(mask & QUERIED))),
+    ATTACH_MCAST: async ({ handle, gid }) => {
+      await this.#objects.get('qp', handle).attachMcast(gid);
+      return {};
     },
-    [Call.DETACH_MCAST]: async (from) => {
-      const qp = this.#get('qp', from.u32());
-      const raw = from.bytes(16);
-      from.end();
-      await check(v.ibv_detach_mcast(qp, { raw }, 0));
+    DETACH_MCAST: async ({ handle, gid }) => {
+      await this.#objects.get('qp', handle).detachMcast(gid);
+      return {};
     },
-    [Call.ALLOC_MW]: async (from, to) => {
-      const pd = this.#get('pd', from.u32());
-      const type = from.u32();
-      from.end();
-      this.#room();
-      const it = await made(v.ibv_alloc_mw(pd, type));
-      to.u32(this.#keep({ kind: 'mw', it }), it.rkey, it.verbs.handle);
+    ALLOC_MW: async ({ pd, type }) => {
+      const domain = this.#objects.get('pd', pd);
+      this.#objects.room();
+      const it = await domain.allocMw(type as 1 | 2);
+      return { handle: this.#objects.keep({ kind: 'mw', it }), rkey: it.rkey, number: it.handle };
     },
-    [Call.DESTROY]: (from) => this.#destroy(from),
+    DESTROY: async ({ handle }) => {
+      await this.#destroy(handle);
+      return {};
+    },
   };
+}
+
+/** The handle that an event is about, or the port; undefined for an object that is gone. */
+function elementOf(event: DeviceEvent): { handle?: number; port?: number } | undefined {
+  if ('portNum' in event) return { port: event.portNum };
+  if (event.type === 'DEVICE_FATAL') return {};
+  return event.element && { handle: event.element.context as number };
 }

@@ -1,89 +1,81 @@
-import { readFileSync } from 'node:fs';
-import {
-  BellControl,
-  CONTROL_WORDS,
-  Control,
-  CQE_WORDS,
-  Cqe,
-  RecvWqe,
-  SendWqe,
-  SGE_WORDS,
-  Sge,
-  STAMPED_CQE_WORDS,
-  TAGGED_CQE_WORDS,
-  WaitingThreads,
-} from '@node-roce/transport';
 import { expect, test } from 'vitest';
-import {
-  Call,
-  CqBits,
-  HEADER_BYTES,
-  MAX_PAYLOAD,
-  Malformed,
-  PROTOCOL_VERSION,
-  Reader,
-  Writer,
-} from './protocol.ts';
+import { cHeader } from '../testing/c-header.ts';
+import { CALLS, GROUPS, HEADER_BYTES, type Layout, type Values } from './messages.ts';
+import { decode, decodeRequest, encode, Malformed, message } from './protocol.ts';
 
-test('the header in C has the same numbers', () => {
-  const header = readFileSync(new URL('../../../native/ibverbs/protocol.h', import.meta.url), 'utf8');
-  const enumeration = (name: string, prefix: string) => {
-    const [, body] = new RegExp(`^enum ${name} \\{(.*?)^\\};`, 'ms').exec(header) ?? [];
-    const rows = [...(body ?? '').matchAll(/^ {2}ROCE_(\w+) = (\d+),$/gm)];
-    return Object.fromEntries(rows.map(([, key, value]) => [key.slice(prefix.length), Number(value)]));
+test('the header in C is written from the table of messages', async () => {
+  await expect(cHeader()).toMatchFileSnapshot('../../../native/ibverbs/messages.h');
+});
+
+test('each call has a number of its own, and lists come last', () => {
+  const rows = Object.values<{ number: number; request: Layout; reply: Layout }>(CALLS);
+  expect(new Set(rows.map(({ number }) => number)).size).toBe(rows.length);
+  for (const { request, reply } of rows)
+    for (const layout of [request, reply])
+      expect(
+        Object.values(layout)
+          .slice(0, -1)
+          .filter((field) => Array.isArray(field)),
+      ).toEqual([]);
+});
+
+/** Values of a layout that differ from each other. */
+function filled(layout: Layout, seed = 1): Values<Layout> {
+  let last = seed;
+  const of = (field: Layout[string] | 'u8'): unknown => {
+    if (field === 'u32') return 0xffff_ffff - last++;
+    if (field === 'u64') return 2n ** 64n - BigInt(last++);
+    if (typeof field === 'number') return Buffer.from(Uint8Array.from({ length: field }, () => last++));
+    if (!Array.isArray(field)) return filled(field as Layout, last++ + 100);
+    const [element, most] = field as [Layout[string] | 'u8', number];
+    return element === 'u8' ? of(most) : Array.from({ length: most }, () => of(element));
   };
-  expect(enumeration('roce_call', '')).toEqual(Call);
-  const words = [
-    [enumeration('roce_control', 'CONTROL_'), { ...Control, ...BellControl }],
-    [enumeration('roce_send_wqe', 'SEND_'), SendWqe],
-    [enumeration('roce_recv_wqe', 'RECV_'), RecvWqe],
-    [enumeration('roce_sge', 'SGE_'), Sge],
-    [enumeration('roce_cqe', 'CQE_'), Cqe],
-  ];
-  expect(enumeration('roce_cq_bits', 'CQ_')).toEqual(CqBits);
-  expect(enumeration('roce_waiting', 'WAITING_')).toEqual(WaitingThreads);
-  for (const [inC, ours] of words) {
-    expect(Object.keys(inC).length).toBeGreaterThan(3);
-    expect(ours).toMatchObject(inC);
-  }
-  const define = (name: string) => new RegExp(`^#define ROCE_${name} (.*)$`, 'm').exec(header)?.[1];
-  expect(define('PROTOCOL_VERSION')).toBe(`${PROTOCOL_VERSION}`);
-  expect(define('MAX_PAYLOAD')).toBe('(1 << 20)');
-  expect(MAX_PAYLOAD).toBe(1 << 20);
-  expect(define('HEADER_BYTES')).toBe(`${HEADER_BYTES}`);
-  expect(define('CONTROL_WORDS')).toBe(`${CONTROL_WORDS}`);
-  expect(define('SGE_WORDS')).toBe(`${SGE_WORDS}`);
-  expect(define('CQE_WORDS')).toBe(`${CQE_WORDS}`);
-  expect(define('STAMPED_CQE_WORDS')).toBe(`${STAMPED_CQE_WORDS}`);
-  expect(define('TAGGED_CQE_WORDS')).toBe(`${TAGGED_CQE_WORDS}`);
+  return Object.fromEntries(
+    Object.entries(layout).map(([name, field]) => [name, of(field)]),
+  ) as Values<Layout>;
+}
+
+test('every message is read as it was written, and neither shorter nor longer', () => {
+  for (const { request, reply } of Object.values<{ request: Layout; reply: Layout }>(CALLS))
+    for (const layout of [request, reply]) {
+      const values = filled(layout);
+      const payload = encode(layout, values);
+      expect(decode(layout, payload)).toEqual(values);
+      expect(() => decode(layout, Buffer.concat([payload, Buffer.alloc(1)]))).toThrow(Malformed);
+      for (let length = 0; length < payload.length; length += 1 + (length >> 4))
+        expect(() => decode(layout, payload.subarray(0, length))).toThrow(Malformed);
+    }
 });
 
-test('a reader returns the values that a writer wrote, whatever their length', () => {
-  const writer = new Writer();
-  for (let i = 0; i < 1000; i++) writer.u32(i).u64(BigInt(i) << 40n);
-  const message = writer.bytes(Uint8Array.of(1, 2, 3)).finish(22);
-  expect(message.readUInt32LE(0)).toBe(12_003);
-  expect(message.readUInt32LE(4)).toBe(22);
-  const reader = new Reader(message.subarray(HEADER_BYTES));
-  for (let i = 0; i < 1000; i++) {
-    expect(reader.u32()).toBe(i);
-    expect(reader.u64()).toBe(BigInt(i) << 40n);
-  }
-  expect([...reader.bytes(3)]).toEqual([1, 2, 3]);
-  reader.end();
+test('a list with more elements than its message has room for is refused', () => {
+  const head = encode(CALLS.POST_SRQ_OP.request, {}).subarray(0, -4);
+  const count = (n: number) => {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32LE(n);
+    return Buffer.concat([head, bytes, Buffer.alloc(n * 16)]);
+  };
+  expect(decodeRequest('POST_SRQ_OP', count(32)).sges.length).toBe(32);
+  expect(() => decodeRequest('POST_SRQ_OP', count(33))).toThrow('a list of 33');
 });
 
-test('rejects a payload that is too short or too long', () => {
-  expect(() => new Reader(Buffer.alloc(3)).u32()).toThrow(Malformed);
-  expect(() => new Reader(Buffer.alloc(7)).u64()).toThrow(Malformed);
-  expect(() => new Reader(Buffer.alloc(7)).bytes(8)).toThrow(Malformed);
-  expect(() => new Reader(Buffer.alloc(7)).bytes(0xffff_ffff)).toThrow(Malformed);
-  expect(() => new Reader(Buffer.alloc(1)).end()).toThrow(Malformed);
+test('absent values are zeros, and negative numbers wrap', () => {
+  expect(decode(GROUPS.event, encode(GROUPS.event, { handle: -1 }))).toEqual({
+    type: 0,
+    handle: 0xffff_ffff,
+    port: 0,
+  });
+});
+
+test('a message has its length and its code before it', () => {
+  const bytes = message(22, Buffer.from('abc'));
+  expect([bytes.readUInt32LE(0), bytes.readUInt32LE(4)]).toEqual([3, 22]);
+  expect(bytes.toString('latin1', HEADER_BYTES)).toBe('abc');
 });
 
 test('bytes are copied', () => {
+  const layout = { bytes: 4 } as const;
   const from = Buffer.from([1, 2, 3, 4]);
-  const bytes = new Reader(from).bytes(4);
+  const { bytes } = decode(layout, from);
   from.fill(9);
   expect([...bytes]).toEqual([1, 2, 3, 4]);
 });

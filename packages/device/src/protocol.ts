@@ -1,58 +1,15 @@
-/**
- * Messages between the library of a program and the device, over a Unix socket, little-endian. A request is
- * `length, call, payload`, its reply `length, errno, payload`; lengths count the payload. native/ibverbs/protocol.h is the
- * same in C, and a test compares the two.
- */
-
-/** Changes with every change of a message: a library of another version is refused. */
-export const PROTOCOL_VERSION = 6;
-
-/** Bytes of a payload at most. A longer one ends the connection. */
-export const MAX_PAYLOAD = 1 << 20;
-
-/** Bytes before the payload. */
-export const HEADER_BYTES = 8;
-
-/** Calls of a program, by their number. */
-export const Call = {
-  HELLO: 1,
-  LISTEN: 2,
-  QUERY_DEVICE: 3,
-  QUERY_PORT: 4,
-  QUERY_GIDS: 5,
-  ALLOC_PD: 6,
-  REG_MR: 7,
-  REREG_MR: 8,
-  CREATE_CHANNEL: 9,
-  CREATE_CQ: 10,
-  RESIZE_CQ: 11,
-  CREATE_SRQ: 12,
-  MODIFY_SRQ: 13,
-  QUERY_SRQ: 14,
-  CREATE_AH: 15,
-  CREATE_QP: 16,
-  MODIFY_QP: 17,
-  QUERY_QP: 18,
-  ATTACH_MCAST: 19,
-  DETACH_MCAST: 20,
-  ALLOC_MW: 21,
-  DESTROY: 22,
-  POST_SRQ_OP: 23,
-  /** Of `roce devinfo`, not of a program: the reply is JSON (`DeviceStatus`). */
-  STATUS: 24,
-  /** Of librdmacm: the connection becomes an event channel of /dev/infiniband/rdma_cm. */
-  UCMA_OPEN: 25,
-  /** A command that was written to such a channel. */
-  UCMA_COMMAND: 26,
-  /** The context and all of its objects end; the reply comes when they have. */
-  CLOSE: 27,
-} as const;
-
-/** Bits of CREATE_CQ: members of completions that not every queue has. */
-export const CqBits = { TIMES: 1, TAGS: 2 } as const;
-
-/** How REG_MR and REREG_MR have the device reach memory: pages of a common file, or the program's own. */
-export const Kind = { SHARED: 0, ATTACHED: 1 } as const;
+/** The messages of messages.ts, read and written. */
+import {
+  CALLS,
+  type CallName,
+  type Decoded,
+  type Field,
+  HEADER_BYTES,
+  type Layout,
+  type Reply,
+  type Request,
+  type Values,
+} from './messages.ts';
 
 /** A message that follows no rule: the connection it came over ends. */
 export class Malformed extends Error {
@@ -68,8 +25,19 @@ export class Failed extends Error {
   }
 }
 
+const isList = (field: Field): field is Extract<Field, readonly unknown[]> => Array.isArray(field);
+
+/** Bytes of a field; of a list, of its count. */
+function sizeOf(field: Field | 'u8'): number {
+  if (typeof field === 'number') return field;
+  if (field === 'u8') return 1;
+  if (field === 'u64') return 8;
+  if (field === 'u32' || isList(field)) return 4;
+  return Object.values(field).reduce((sum: number, one) => sum + sizeOf(one), 0);
+}
+
 /** Reads a payload from its start. Every read checks that the bytes are there. */
-export class Reader {
+class Reader {
   readonly #bytes: Buffer;
   #at = 0;
 
@@ -84,18 +52,22 @@ export class Reader {
     return at;
   }
 
-  u32(): number {
-    return this.#bytes.readUInt32LE(this.#take(4));
+  value(field: Field): unknown {
+    if (field === 'u32') return this.#bytes.readUInt32LE(this.#take(4));
+    if (field === 'u64') return this.#bytes.readBigUInt64LE(this.#take(8));
+    // In memory of their own.
+    if (typeof field === 'number')
+      return Uint8Array.prototype.slice.call(this.#bytes, this.#take(field), this.#at);
+    if (isList(field)) return this.#list(field);
+    const group: Record<string, unknown> = {};
+    for (const [name, one] of Object.entries(field)) group[name] = this.value(one);
+    return group;
   }
 
-  u64(): bigint {
-    return this.#bytes.readBigUInt64LE(this.#take(8));
-  }
-
-  /** The next bytes, in memory of their own. */
-  bytes(length: number): Uint8Array {
-    const at = this.#take(length);
-    return Uint8Array.prototype.slice.call(this.#bytes, at, at + length);
+  #list([element, most]: Extract<Field, readonly unknown[]>): unknown {
+    const count = this.#bytes.readUInt32LE(this.#take(4));
+    if (count > most) throw new Malformed(`a list of ${count}`);
+    return element === 'u8' ? this.value(count) : Array.from({ length: count }, () => this.value(element));
   }
 
   /** The payload ends here. */
@@ -104,48 +76,65 @@ export class Reader {
   }
 }
 
-/** Writes a reply: numbers one after the other. */
-export class Writer {
-  #bytes = Buffer.alloc(512);
-  #length = HEADER_BYTES;
-
-  #make(length: number): number {
-    const at = this.#length;
-    this.#length += length;
-    if (this.#length > this.#bytes.length) {
-      const bytes = Buffer.alloc(this.#length * 2);
-      this.#bytes.copy(bytes, 0, 0, at);
-      this.#bytes = bytes;
-    }
-    return at;
-  }
-
-  /** Numbers of 32 bits; an absent one is 0. */
-  u32(...values: (number | undefined)[]): this {
-    for (const value of values) {
-      // First: it may replace the bytes.
-      const at = this.#make(4);
-      this.#bytes.writeUInt32LE((value ?? 0) >>> 0, at);
-    }
-    return this;
-  }
-
-  u64(value: bigint): this {
-    const at = this.#make(8);
-    this.#bytes.writeBigUInt64LE(BigInt.asUintN(64, value), at);
-    return this;
-  }
-
-  bytes(values: Uint8Array): this {
-    const at = this.#make(values.length);
-    this.#bytes.set(values, at);
-    return this;
-  }
-
-  /** The message, with its header. */
-  finish(errno: number): Buffer {
-    this.#bytes.writeUInt32LE(this.#length - HEADER_BYTES, 0);
-    this.#bytes.writeUInt32LE(errno, 4);
-    return this.#bytes.subarray(0, this.#length);
-  }
+/** @throws Malformed for a payload that is shorter or longer than its layout */
+export function decode<L extends Layout>(layout: L, payload: Buffer): Decoded<L> {
+  const from = new Reader(payload);
+  const value = from.value(layout);
+  from.end();
+  return value as Decoded<L>;
 }
+
+export const decodeRequest = <Name extends CallName>(name: Name, payload: Buffer): Request<Name> =>
+  decode(CALLS[name].request, payload) as Request<Name>;
+
+/** The bytes of the values; absent ones are zeros. */
+export function encode<L extends Layout>(layout: L, values: Values<L>): Buffer {
+  const parts: Buffer[] = [];
+  write(parts, layout, values as Record<string, unknown>);
+  return Buffer.concat(parts);
+}
+
+function write(parts: Buffer[], layout: Layout, values: Record<string, unknown>): void {
+  for (const [name, field] of Object.entries(layout)) writeField(parts, field, values[name]);
+}
+
+function writeField(parts: Buffer[], field: Field, value: unknown): void {
+  if (typeof field === 'object' && !isList(field))
+    write(parts, field, (value ?? {}) as Record<string, unknown>);
+  else writeLeaf(parts, field, value);
+}
+
+function writeLeaf(parts: Buffer[], field: Exclude<Field, Layout>, value: unknown): void {
+  const bytes = Buffer.alloc(sizeOf(field));
+  parts.push(bytes);
+  if (field === 'u64') bytes.writeBigUInt64LE(BigInt.asUintN(64, (value ?? 0n) as bigint));
+  else if (field === 'u32') bytes.writeUInt32LE(((value ?? 0) as number) >>> 0);
+  else if (typeof field === 'number') bytes.set((value ?? []) as Uint8Array);
+  else writeList(parts, bytes, field, (value ?? []) as Uint8Array | readonly unknown[]);
+}
+
+function writeList(
+  parts: Buffer[],
+  count: Buffer,
+  [element]: Extract<Field, readonly unknown[]>,
+  list: Uint8Array | readonly unknown[],
+): void {
+  count.writeUInt32LE(list.length);
+  if (element === 'u8') parts.push(Buffer.from(list as Uint8Array));
+  else for (const one of list) writeField(parts, element, one);
+}
+
+/** A message, with its header: `code` is the errno of a reply, the number of a request. */
+export function message(code: number, payload: Uint8Array = new Uint8Array(0)): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.writeUInt32LE(payload.length, 0);
+  header.writeUInt32LE(code, 4);
+  return Buffer.concat([header, payload]);
+}
+
+/** The reply to a call that has succeeded. */
+export const replyTo = <Name extends CallName>(name: Name, values: Reply<Name>): Buffer =>
+  message(0, encode(CALLS[name].reply, values as Values<(typeof CALLS)[Name]['reply']>));
+
+/** The reply to one that has not. The reason is for who asks for it (ROCE_DEBUG). */
+export const refusal = ({ errno, message: reason }: Failed): Buffer => message(errno, Buffer.from(reason));

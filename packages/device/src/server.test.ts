@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { createRandom } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { host } from '../../link/testing/loopback.ts';
-import { Call, HEADER_BYTES, PROTOCOL_VERSION, Reader } from './protocol.ts';
+import { CALLS, type CallName, HEADER_BYTES, PROTOCOL_VERSION } from './messages.ts';
 import { DeviceServer } from './server.ts';
 import { deviceStatus } from './status.ts';
 
@@ -17,6 +17,11 @@ const { EFAULT, EINVAL, EOPNOTSUPP } = constants.errno;
 const folder = mkdtempSync(join(tmpdir(), 'roce-device-'));
 const logged: string[] = [];
 let server: DeviceServer;
+/** Calls by their number. These messages are written by hand, number by number, so that wrong ones can be. */
+const Call = Object.fromEntries(Object.entries(CALLS).map(([name, { number }]) => [name, number])) as Record<
+  CallName,
+  number
+>;
 
 beforeAll(async () => {
   server = await DeviceServer.listen({
@@ -41,6 +46,22 @@ const u64 = (...values: bigint[]) => {
   for (const [i, value] of values.entries()) bytes.writeBigUInt64LE(value, i * 8);
   return bytes;
 };
+
+/** A reply's numbers, one after the other. */
+class Numbers {
+  readonly #bytes: Buffer;
+  #at = 0;
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+  u32(): number {
+    this.#at += 4;
+    return this.#bytes.readUInt32LE(this.#at - 4);
+  }
+  end(): void {
+    expect(this.#at).toBe(this.#bytes.length);
+  }
+}
 
 /** A program that speaks the protocol as a library does, or as none would. */
 class Client {
@@ -75,11 +96,11 @@ class Client {
     return bytes;
   }
 
-  async call(call: number, ...parts: Buffer[]): Promise<{ errno: number; reply: Reader }> {
+  async call(call: number, ...parts: Buffer[]): Promise<{ errno: number; reply: Numbers }> {
     const payload = Buffer.concat(parts);
     this.socket.write(Buffer.concat([u32(payload.length, call), payload]));
     const head = await this.take(HEADER_BYTES);
-    return { errno: head.readUInt32LE(4), reply: new Reader(await this.take(head.readUInt32LE(0))) };
+    return { errno: head.readUInt32LE(4), reply: new Numbers(await this.take(head.readUInt32LE(0))) };
   }
 
   async hello(share = Buffer.alloc(16)): Promise<this> {
@@ -379,7 +400,14 @@ describe('a device for programs', () => {
     const srq = (await create(cq, 2, 4)).reply.u32();
     const plain = (await create(0, 0, 0)).reply.u32();
     const operation = (handle: number, opcode: number, flags: number, tag = 0) =>
-      client.call(Call.POST_SRQ_OP, u32(handle), u64(1n), u32(opcode, flags, 0, tag));
+      client.call(
+        Call.POST_SRQ_OP,
+        u32(handle),
+        u64(1n),
+        u32(opcode, flags, 0, tag),
+        u64(0n, 0n, 0n),
+        u32(0),
+      );
     const element = [u64(0n), u32(0x7fff_ffff, 1)];
     const addition = (elements: number) => [
       ...[u32(srq), u64(1n), u32(0, 1, 0, 0), u64(2n, 3n, 2n ** 64n - 1n), u32(elements)],
@@ -427,9 +455,9 @@ describe('a device for programs', () => {
     const create = u32(pd, 2, cq, cq, srq, 0);
     const { errno, reply } = await client.call(Call.CREATE_QP, create, u32(0, 0, 1, 1, 0));
     expect(errno).toBe(0);
-    const [qp, , ...rest] = Array.from({ length: 11 }, () => reply.u32());
-    // Sizes of its queues, of which the first is of sends, and the place of the ring.
-    expect([rest[0], rest[1], ...rest.slice(5)]).toEqual([0, 0, 0, 0, 0, 0]);
+    const [qp, , ...rest] = Array.from({ length: 15 }, () => reply.u32());
+    // Sizes of its queues, of which the first is of sends, and the places of both rings.
+    expect([rest[0], rest[1], ...rest.slice(5)]).toEqual(new Array(10).fill(0));
     reply.end();
     expect((await client.call(Call.DESTROY, u32(qp))).errno).toBe(0);
     await client.close();

@@ -6,18 +6,19 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import { Doorbells, peerProcess, sendDescriptor } from '@node-roce/dgram-native';
-import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
 import {
   listInterfaces,
   type NetworkInterface,
   type SocketLinkKind,
   type SocketLinkOptions,
 } from '@node-roce/link';
+import { type Device, openDevice, RoceError } from '@node-roce/verbs-api';
 import { ARENA_BYTES } from './arena.ts';
 import { defaultInterface } from './launch.ts';
 import { ProgramMemory } from './memory.ts';
+import { CALL_NAMES, HEADER_BYTES, MAX_PAYLOAD, PROTOCOL_VERSION, type Request } from './messages.ts';
 import { Program } from './program.ts';
-import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
+import { decodeRequest, Failed, Malformed, message, refusal, replyTo } from './protocol.ts';
 import { isListening, networkNamespace, prepareFolder, socketPath } from './sockets.ts';
 import type { DeviceStatus } from './status.ts';
 import { SystemFiles } from './system-files.ts';
@@ -78,7 +79,7 @@ export class DeviceServer {
   readonly address: string;
   readonly #server: Server;
   readonly #files: SystemFiles;
-  readonly #context: ibv_context;
+  readonly #device: Device;
   readonly #open: (memory?: ProgramMemory) => Promise<Program>;
   readonly #log: (line: string) => void;
   readonly #programs = new Set<Program>();
@@ -97,7 +98,7 @@ export class DeviceServer {
   private constructor(
     options: { address: string; path: string; log: (line: string) => void },
     server: Server,
-    context: ibv_context,
+    device: Device,
     files: SystemFiles,
     open: (memory?: ProgramMemory) => Promise<Program>,
   ) {
@@ -105,8 +106,8 @@ export class DeviceServer {
     this.address = options.address;
     this.#log = options.log;
     this.#server = server;
-    this.#context = context;
-    this.#ucma = new UcmaManager(context.verbs);
+    this.#device = device;
+    this.#ucma = new UcmaManager(device);
     this.#files = files;
     this.#open = open;
     server.on('connection', (socket) => {
@@ -133,21 +134,21 @@ export class DeviceServer {
     ...open
   }: DeviceOptions): Promise<DeviceServer> {
     const nic = address === undefined ? interfaceNamed(name) : interfaceOf(address);
-    const place = address === undefined ? {} : { address };
+    const options = { ...(address === undefined ? { interface: nic.name } : { address }), ...open };
     // Throws where the size of files is limited.
     new ProgramMemory().retain().release();
     prepareFolder(dirname(path));
     if (await isListening(path))
       throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
-    const device = new ibv_device(nic);
-    const openContext = async () => {
-      const call = ibv_open_device(device, { ...place, ...open });
-      const context = await call;
-      if (!context) throw errorOf(call);
-      return context;
-    };
     // Stays open, so that the sockets stay.
-    const first = await openContext();
+    const first = await openDevice(options);
+    let opened = Promise.resolve(first);
+    /** A context of it; after a failure of its own, of a device that is opened anew. */
+    const openContext = async () => {
+      const before = opened;
+      if ((await before).closed && opened === before) opened = openDevice(options);
+      return (await opened).openContext();
+    };
     rmSync(path, { force: true });
     const files = new SystemFiles(path);
     const server = createServer();
@@ -159,7 +160,7 @@ export class DeviceServer {
       await once(server, 'listening');
     } catch (error) {
       files.remove();
-      await ibv_close_device(first);
+      await first.close();
       throw error;
     }
     chmodSync(path, 0o600);
@@ -171,7 +172,7 @@ export class DeviceServer {
         try {
           return new Program(context, memory);
         } catch (error) {
-          await ibv_close_device(context);
+          await context.close();
           throw error;
         }
       } finally {
@@ -198,7 +199,7 @@ export class DeviceServer {
   /** Returns what `roce devinfo` shows of it. */
   async report(): Promise<DeviceStatus> {
     const programs = [...this.#programs].map(({ name, objects }) => ({ name, objects }));
-    const counters = await this.#context.verbs.counters();
+    const counters = await this.#device.counters();
     return { address: this.address, network: `${this.#network}`, programs, counters };
   }
 
@@ -215,7 +216,7 @@ export class DeviceServer {
     this.#doorbells.close();
     rmSync(this.path, { force: true });
     this.#files.remove();
-    await ibv_close_device(this.#context);
+    await this.#device.close().catch(unlessRefused);
   }
 
   async #serve(socket: Socket): Promise<void> {
@@ -225,34 +226,34 @@ export class DeviceServer {
     let channel: Channel | undefined;
     try {
       for await (const { call, payload } of messages(socket)) {
-        if (program && call === Call.CLOSE) {
-          new Reader(payload).end();
+        const name = CALL_NAMES[call];
+        if (program && name === 'CLOSE') {
+          decodeRequest(name, payload);
           // First: the program takes its memory back once it has the reply.
           await this.#end(program);
-          await send(socket, new Writer().finish(0));
+          await send(socket, replyTo(name, {}));
           break;
         } else if (program) {
           await send(socket, await program.call(call, payload));
-        } else if (call === Call.HELLO && !listens) {
-          program = await this.#hello(socket, new Reader(payload));
+        } else if (name === 'HELLO' && !listens) {
+          program = await this.#hello(socket, decodeRequest(name, payload));
           if (!program) break;
-        } else if (call === Call.STATUS && !listens) {
-          new Reader(payload).end();
-          await send(socket, new Writer().bytes(Buffer.from(JSON.stringify(await this.report()))).finish(0));
-        } else if (call === Call.LISTEN) {
+        } else if (name === 'STATUS' && !listens) {
+          decodeRequest(name, payload);
+          await send(socket, message(0, Buffer.from(JSON.stringify(await this.report()))));
+        } else if (name === 'LISTEN') {
           if (listens) throw new Malformed('LISTEN for the second time');
           listens = true;
-          await this.#listenFor(socket, new Reader(payload));
-        } else if (call === Call.UCMA_COMMAND && !listens) {
-          await send(socket, await this.#ucma.command(new Reader(payload)));
-        } else if (call === Call.UCMA_OPEN && !listens) {
+          await this.#listenFor(socket, decodeRequest(name, payload));
+        } else if (name === 'UCMA_COMMAND' && !listens) {
+          await send(socket, await this.#ucma.command(decodeRequest(name, payload)));
+        } else if (name === 'UCMA_OPEN' && !listens) {
           listens = true;
-          const from = new Reader(payload);
-          const isHere = this.#isHere(from.u64());
-          const opened = this.#ucma.open(from, () => socket.write(SIGNAL));
-          channel = opened.channel;
-          await send(socket, isHere ? opened.reply : new Writer().finish(constants.errno.EXDEV));
-          if (!isHere) break;
+          const { network, version } = decodeRequest(name, payload);
+          if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
+          if (!(await this.#isHere(socket, network))) break;
+          channel = this.#ucma.open(() => socket.write(SIGNAL));
+          await send(socket, replyTo(name, { token: channel.token }));
         } else throw new Malformed(`call ${call} before HELLO`);
       }
     } catch (error) {
@@ -268,22 +269,18 @@ export class DeviceServer {
   }
 
   /** @returns undefined for a program of another network namespace, which is refused */
-  async #hello(socket: Socket, from: Reader): Promise<Program | undefined> {
-    const version = from.u32();
-    const name = Buffer.from(from.bytes(16))
+  async #hello(socket: Socket, request: Request<'HELLO'>): Promise<Program | undefined> {
+    const { version, token, network } = request;
+    const name = Buffer.from(request.name)
       .toString('latin1')
       .replaceAll(/[^\x20-\x7e]/g, '');
-    const token = from.bytes(16);
-    const network = from.u64();
-    from.end();
     const pid = peerProcess(descriptorOf(socket));
     if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
-    if (!this.#isHere(network)) {
+    if (!(await this.#isHere(socket, network))) {
       this.#log(`${name} (process ${pid}): refused: it is in another network namespace`);
-      await send(socket, new Writer().finish(constants.errno.EXDEV));
       return undefined;
     }
-    await this.#files.refresh(this.#context);
+    await this.#files.refresh(this.#device);
     const program = await this.#open(this.#find(token)?.memory);
     program.name = `${name} (process ${pid})`;
     program.pid = pid;
@@ -299,7 +296,8 @@ export class DeviceServer {
       for (const fd of [memory.fd, rings.arena.fd, program.doorbell, program.memoryEnd])
         sendDescriptor(descriptorOf(socket), fd);
       const { offset, capacity } = rings.doorbells;
-      await send(socket, new Writer().bytes(program.token).u32(ARENA_BYTES, offset, capacity).finish(0));
+      const shape = { arena_bytes: ARENA_BYTES, bells_offset: offset, bells_capacity: capacity };
+      await send(socket, replyTo('HELLO', { token: program.token, ...shape }));
     } catch (error) {
       // A program that takes no descriptors is gone before it has the answer.
       await this.#end(program);
@@ -309,9 +307,11 @@ export class DeviceServer {
     return program;
   }
 
-  /** Whether a program's network namespace is this one's: its packets would leave by interfaces that it does not have. */
-  #isHere(network: bigint): boolean {
-    return network === 0n || this.#network === 0n || network === this.#network;
+  /** Whether a program's network namespace is this one's: its packets would leave by interfaces that it does not have. One of another gets EXDEV. */
+  async #isHere(socket: Socket, network: bigint): Promise<boolean> {
+    if (network === 0n || this.#network === 0n || network === this.#network) return true;
+    await send(socket, refusal(new Failed(constants.errno.EXDEV, 'another network namespace')));
+    return false;
   }
 
   async #end(program: Program): Promise<void> {
@@ -327,14 +327,11 @@ export class DeviceServer {
   }
 
   /** A connection for events: of a channel, or of the context (handle 0). */
-  async #listenFor(socket: Socket, from: Reader): Promise<void> {
-    const token = from.bytes(16);
-    const handle = from.u32();
-    from.end();
+  async #listenFor(socket: Socket, { token, handle }: Request<'LISTEN'>): Promise<void> {
     const program = this.#find(token);
     const channel = handle === 0 ? undefined : program?.channel(handle);
     if (!program || (handle !== 0 && !channel)) throw new Malformed('LISTEN for what is not there');
-    await send(socket, new Writer().finish(0));
+    await send(socket, replyTo('LISTEN', {}));
     const before = this.#listeners.get(channel ?? program);
     if (before) {
       before.socket.destroy();
@@ -360,6 +357,11 @@ export class DeviceServer {
       .catch((error: Error) => this.#log(`${program.name}: ended by a fault here: ${error.stack}`))
       .finally(() => listener.socket.destroy());
   }
+}
+
+/** A trace that could not be written, for example: the device ends all the same. */
+function unlessRefused(error: unknown): void {
+  if (!(error instanceof RoceError)) throw error;
 }
 
 async function send(socket: Socket, message: Buffer): Promise<void> {

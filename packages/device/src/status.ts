@@ -2,8 +2,9 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import type { ibv_context } from '@node-roce/ibverbs';
-import { Call, HEADER_BYTES, MAX_PAYLOAD } from './protocol.ts';
+import type { Device } from '@node-roce/verbs-api';
+import { CALLS, HEADER_BYTES, MAX_PAYLOAD } from './messages.ts';
+import { message } from './protocol.ts';
 import { isPrivate, socketFolder, socketSuffix } from './sockets.ts';
 
 /** A device that runs, as `roce devinfo` shows it. */
@@ -15,7 +16,7 @@ export interface DeviceStatus {
   /** Each with its name and process, and how many objects it has. A process may have several connections. */
   programs: { name: string; objects: number }[];
   /** Over all queue pairs, also those that are gone (docs/counters.md). */
-  counters: Awaited<ReturnType<ibv_context['verbs']['counters']>>;
+  counters: Awaited<ReturnType<Device['counters']>>;
 }
 
 /** How long a device may take to answer, in milliseconds. */
@@ -25,9 +26,7 @@ const ANSWER_MS = 5_000;
 export async function deviceStatus(path: string): Promise<DeviceStatus | undefined> {
   const socket = connect(path);
   socket.setTimeout(ANSWER_MS, () => socket.destroy(new Error('no answer')));
-  const request = Buffer.alloc(HEADER_BYTES);
-  request.writeUInt32LE(Call.STATUS, 4);
-  socket.write(request);
+  socket.write(message(CALLS.STATUS.number));
   let reply = Buffer.alloc(0);
   try {
     for await (const data of socket) {

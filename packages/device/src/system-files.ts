@@ -5,7 +5,9 @@
  */
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import * as v from '@node-roce/ibverbs';
+import { IBV_PORT_ACTIVE } from '@node-roce/ibverbs';
+import { portAttr } from '@node-roce/ibverbs/parts';
+import type { Device } from '@node-roce/verbs-api';
 
 /** Entries of the GID table at least: programs expect free ones behind those in use. */
 const MIN_GIDS = 16;
@@ -39,13 +41,12 @@ const LANES: Readonly<Record<number, number>> = { 1: 1, 2: 4, 4: 8, 8: 12, 16: 2
 const groupsOf = (hex: string) => hex.match(/.{4}/g)!.join(':');
 
 /** The entries by their path, as the kernel writes them (Documentation/ABI/stable/sysfs-class-infiniband). */
-async function entriesOf(context: v.ibv_context): Promise<Map<string, Entry>> {
-  const port: Partial<v.ibv_port_attr> = {};
-  await v.ibv_query_port(context, 1, port);
-  const { nodeGuid, interface: nic, gids } = context.verbs.query();
-  const isUp = port.state === v.IBV_PORT_ACTIVE;
-  const [gigabits, speed] = SPEEDS[port.active_speed ?? 1];
-  const lanes = LANES[port.active_width ?? 1];
+async function entriesOf(open: Device): Promise<Map<string, Entry>> {
+  const port = await portAttr(open);
+  const { nodeGuid, interface: nic, gids } = open.query();
+  const isUp = port.state === IBV_PORT_ACTIVE;
+  const [gigabits, speed] = SPEEDS[port.active_speed];
+  const lanes = LANES[port.active_width];
   const device: Record<string, Entry> = {
     node_type: '1: CA',
     node_guid: nodeGuid,
@@ -67,7 +68,7 @@ async function entriesOf(context: v.ibv_context): Promise<Map<string, Entry>> {
     lid_mask_count: '0',
     sm_lid: '0x0',
     sm_sl: '0',
-    cap_mask: `0x${(port.port_cap_flags ?? 0).toString(16).padStart(8, '0')}`,
+    cap_mask: `0x${port.port_cap_flags.toString(16).padStart(8, '0')}`,
     'pkeys/0': '0xffff',
   };
   for (let i = 0; i < gidTableLength(gids.length); i++) {
@@ -106,8 +107,8 @@ export class SystemFiles {
   }
 
   /** Writes what has changed since the last call. */
-  async refresh(context: v.ibv_context): Promise<void> {
-    const entries = await entriesOf(context);
+  async refresh(device: Device): Promise<void> {
+    const entries = await entriesOf(device);
     for (const path of this.#shown.keys()) {
       if (entries.has(path)) continue;
       rmSync(join(this.folder, path), { force: true });

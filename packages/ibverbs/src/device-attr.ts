@@ -1,5 +1,6 @@
 /** The attributes of a device: ibv_query_device(3), ibv_query_device_ex(3). */
 import { MAX_RENDEZVOUS_BYTES } from '@node-roce/transport';
+import type { Device } from '@node-roce/verbs-api';
 import { checkMask } from './arguments.ts';
 import {
   IBV_ATOMIC_HCA,
@@ -26,7 +27,7 @@ export function ibv_query_device(
   device_attr: Partial<ibv_device_attr>,
 ): Promise<number> {
   return status(() => {
-    const filled = attributes(context);
+    const filled = deviceAttr(verbsOf('context', context));
     Object.assign(given('device_attr', device_attr), filled);
   });
 }
@@ -42,7 +43,8 @@ export function ibv_query_device_ex(
 ): Promise<number> {
   return status(() => {
     checkMask('input.comp_mask', input?.comp_mask || 0);
-    const orig_attr = attributes(context);
+    const device = verbsOf('context', context);
+    const orig_attr = deviceAttr(device);
     const filled: ibv_device_attr_ex = {
       orig_attr,
       comp_mask: 0,
@@ -70,13 +72,7 @@ export function ibv_query_device_ex(
         supported_qpts: PACED.reduce((bits, type) => bits | (1 << type), 0),
       },
       raw_packet_caps: 0,
-      tm_caps: {
-        max_rndv_hdr_size: MAX_RENDEZVOUS_BYTES,
-        max_num_tags: verbsOf('context', context).query().maxTags,
-        flags: IBV_TM_CAP_RC,
-        max_ops: MAX_TAG_OPS,
-        max_sge: orig_attr.max_srq_sge,
-      },
+      tm_caps: tagCaps(device),
       cq_mod_caps: { max_cq_count: 0, max_cq_period: 0 },
       max_dm_size: 0n,
       pci_atomic_caps: { fetch_add: 0, swap: 0, compare_swap: 0 },
@@ -87,8 +83,21 @@ export function ibv_query_device_ex(
   });
 }
 
-function attributes(context: ibv_context): ibv_device_attr {
-  const device = verbsOf('context', context).query();
+/** The limits of tag matching. */
+export function tagCaps(of: Device): ibv_device_attr_ex['tm_caps'] {
+  const { maxTags, maxSrqSge } = of.query();
+  return {
+    max_rndv_hdr_size: MAX_RENDEZVOUS_BYTES,
+    max_num_tags: maxTags,
+    flags: IBV_TM_CAP_RC,
+    max_ops: MAX_TAG_OPS,
+    max_sge: maxSrqSge,
+  };
+}
+
+/** The device's own numbers as `struct ibv_device_attr`. */
+export function deviceAttr(of: Device): ibv_device_attr {
+  const device = of.query();
   const guid = BigInt(`0x${device.nodeGuid.replaceAll(':', '')}`);
   return {
     fw_ver: '',

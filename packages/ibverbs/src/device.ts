@@ -113,35 +113,40 @@ export function ibv_query_port(
 ): Promise<number> {
   return status(async () => {
     checkPort(port_num);
-    const device = verbsOf('context', context).query();
-    const counters = await verbsOf('context', context).counters();
-    const up = device.portState === 'ACTIVE';
-    const filled: ibv_port_attr = {
-      state: up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
-      max_mtu: mtuBytesToEnum(device.maxMtu),
-      active_mtu: mtuBytesToEnum(device.activeMtu),
-      gid_tbl_len: device.gids.length,
-      port_cap_flags: IBV_PORT_IP_BASED_GIDS,
-      max_msg_sz: device.maxMessageSize,
-      bad_pkey_cntr: counters.badPkey,
-      qkey_viol_cntr: counters.qkeyViolations,
-      pkey_tbl_len: device.pkeyTblLen,
-      lid: 0,
-      sm_lid: 0,
-      lmc: 0,
-      max_vl_num: 1,
-      sm_sl: 0,
-      subnet_timeout: 0,
-      init_type_reply: 0,
-      ...widthAndSpeed(device.interface?.speed),
-      // LinkUp, or Disabled (IBTA vol 1 §14.2.5.6).
-      phys_state: up ? 5 : 3,
-      link_layer: IBV_LINK_LAYER_ETHERNET,
-      flags: IBV_QPF_GRH_REQUIRED,
-      port_cap_flags2: 0,
-    };
+    const filled = await portAttr(verbsOf('context', context));
     Object.assign(given('port_attr', port_attr), filled);
   });
+}
+
+/** The port as `struct ibv_port_attr`. */
+export async function portAttr(of: Device): Promise<ibv_port_attr> {
+  const device = of.query();
+  const counters = await of.counters();
+  const up = device.portState === 'ACTIVE';
+  return {
+    state: up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+    max_mtu: mtuBytesToEnum(device.maxMtu),
+    active_mtu: mtuBytesToEnum(device.activeMtu),
+    gid_tbl_len: device.gids.length,
+    port_cap_flags: IBV_PORT_IP_BASED_GIDS,
+    max_msg_sz: device.maxMessageSize,
+    bad_pkey_cntr: counters.badPkey,
+    qkey_viol_cntr: counters.qkeyViolations,
+    pkey_tbl_len: device.pkeyTblLen,
+    lid: 0,
+    sm_lid: 0,
+    lmc: 0,
+    max_vl_num: 1,
+    sm_sl: 0,
+    subnet_timeout: 0,
+    init_type_reply: 0,
+    ...widthAndSpeed(device.interface?.speed),
+    // LinkUp, or Disabled (IBTA vol 1 §14.2.5.6).
+    phys_state: up ? 5 : 3,
+    link_layer: IBV_LINK_LAYER_ETHERNET,
+    flags: IBV_QPF_GRH_REQUIRED,
+    port_cap_flags2: 0,
+  };
 }
 
 /** Codes of `active_width` (1X: 1, 4X: 2, 2X: 16) and `active_speed` (SDR: 1 … NDR: 128). */

@@ -74,7 +74,7 @@ const toCNames = (text: string): string =>
   );
 
 /** The same error in the words of the program that made it: attributes are members of structs in C. */
-function inCNames(error: RoceError): RoceError {
+export function inCNames(error: RoceError): RoceError {
   const { code, errno, attribute, expected, cause } = error;
   const suffix = expected === undefined ? '' : ` (expected ${expected})`;
   const message = error.message.slice(0, error.message.length - suffix.length);

@@ -5,7 +5,8 @@ import { minusOne } from './errno.ts';
 import { type ibv_context, ibv_cq, ibv_qp, ibv_srq, structOf, verbsOf } from './objects.ts';
 import type { ibv_async_event } from './structs.ts';
 
-const CODES: Record<DeviceEvent['type'], number> = {
+/** `enum ibv_event_type` of each event. */
+export const EVENT_CODES: Record<DeviceEvent['type'], number> = {
   CQ_ERR: c.IBV_EVENT_CQ_ERR,
   QP_FATAL: c.IBV_EVENT_QP_FATAL,
   QP_REQ_ERR: c.IBV_EVENT_QP_REQ_ERR,
@@ -41,7 +42,7 @@ export function ibv_get_async_event(context: ibv_context, event: ibv_async_event
         taken.ack();
         continue;
       }
-      const filled: Filled = { event_type: CODES[taken.event.type], element, [TAKEN]: taken };
+      const filled: Filled = { event_type: EVENT_CODES[taken.event.type], element, [TAKEN]: taken };
       Object.assign(event, filled);
       return;
     }

@@ -41,7 +41,7 @@ export function ibv_dealloc_pd(pd: ibv_pd): Promise<number> {
 }
 
 /** Access flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE): bits 20 to 29. */
-const OPTIONAL_ACCESS = 0x3ff0_0000;
+export const IGNORED_ACCESS = 0x3ff0_0000;
 
 /**
  * ibv_reg_mr(3).
@@ -73,7 +73,7 @@ function register(
   iova?: bigint,
 ): Promise<ibv_mr | null> {
   return pointer(async () => {
-    const options = { access: integer('access', access) & ~OPTIONAL_ACCESS, iova };
+    const options = { access: integer('access', access) & ~IGNORED_ACCESS, iova };
     return new ibv_mr(pd, await verbsOf('pd', pd).registerMr(firstBytes(addr, length), options));
   });
 }
@@ -103,7 +103,7 @@ export function ibv_rereg_mr(
     await verbsOf('mr', mr).reregister({
       ...(newPd ? { pd: verbsOf('pd', newPd) } : {}),
       ...(memory ? { memory: firstBytes(memory, length) } : {}),
-      ...((flags & IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? { access: access & ~OPTIONAL_ACCESS } : {}),
+      ...((flags & IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? { access: access & ~IGNORED_ACCESS } : {}),
     });
     mr.pd.regions.delete(oldKey);
     mr.pd.gone(mr);

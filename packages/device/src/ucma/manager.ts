@@ -6,7 +6,8 @@ import { constants } from 'node:os';
 import { Endpoint } from '@node-roce/rdmacm/parts';
 import type { Device } from '@node-roce/verbs-api';
 import { PortSpace } from '@node-roce/wire';
-import { Failed, Malformed, PROTOCOL_VERSION, type Reader, Writer } from '../protocol.ts';
+import { CALLS, type Request } from '../messages.ts';
+import { encode, Failed, Malformed, message } from '../protocol.ts';
 import {
   ADDRESS_RESPONSE_BYTES,
   addressResponse,
@@ -29,8 +30,6 @@ const { EADDRINUSE, EAGAIN, EINVAL, ENOENT, ENOMEM, ENOSYS } = constants.errno;
 
 /** Ids and groups of a device at most. */
 const MAX_IDS = 65_536;
-/** Bytes of a command and of what it points to at most. */
-const MAX_BYTES = 4096;
 /** REJ for a reason of the program's (IBTA vol 1 §12.6.7.2). */
 const CONSUMER_DEFINED = 28;
 const VENDOR_OPTION_NOT_SUPPORTED = 35;
@@ -80,15 +79,11 @@ export class UcmaManager {
    * Opens a channel.
    *
    * @param signal writes a byte to the program's descriptor
-   * @returns the channel, and the reply to the program
    */
-  open(from: Reader, signal: () => void): { channel: Channel; reply: Buffer } {
-    const version = from.u32();
-    from.end();
-    if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
+  open(signal: () => void): Channel {
     const channel = new Channel(signal);
     this.#channels.set(keyOf(channel.token), channel);
-    return { channel, reply: new Writer().bytes(channel.token).finish(0) };
+    return channel;
   }
 
   /** The last descriptor of a channel is closed: its ids end with it. */
@@ -98,18 +93,16 @@ export class UcmaManager {
   }
 
   /** Carries out a command, and returns the reply. */
-  async command(from: Reader): Promise<Buffer> {
-    const channel = this.#channels.get(keyOf(from.bytes(16)));
-    const [command, out] = [from.u32(), from.u32()];
-    const [bytes, more] = [some(from), some(from)];
-    from.end();
+  async command(request: Request<'UCMA_COMMAND'>): Promise<Buffer> {
+    const { token, command, out, in: length } = request;
+    if (length > request.bytes.length) throw new Malformed('a payload that is too short');
+    const [bytes, more] = [request.bytes.subarray(0, length), request.bytes.subarray(length)];
+    const channel = this.#channels.get(keyOf(token));
     const other = command === Command.MIGRATE_ID ? this.#channels.get(keyOf(more)) : undefined;
-    const answer = (errno: number, response: Uint8Array = new Uint8Array(0), reason = '') =>
-      new Writer()
-        .u32(channel?.owed(), other === channel ? 0 : other?.owed(), response.length)
-        .bytes(response)
-        .bytes(Buffer.from(reason))
-        .finish(errno);
+    const answer = (errno: number, response: Uint8Array = new Uint8Array(0)) => {
+      const owed = { own: channel?.owed(), other: other === channel ? 0 : other?.owed() };
+      return message(errno, encode(CALLS.UCMA_COMMAND.reply, { ...owed, response }));
+    };
     if (!channel) return answer(EINVAL);
     try {
       const run = this.#commands[command];
@@ -118,7 +111,7 @@ export class UcmaManager {
     } catch (error) {
       const errno = errnoOf(error);
       if (errno === undefined) throw error;
-      return answer(errno, undefined, (error as Error).message);
+      return answer(errno, Buffer.from((error as Error).message));
     }
   }
 
@@ -291,13 +284,6 @@ const COMMAND_NAMES: Record<number, string> = Object.fromEntries(
 );
 
 const keyOf = (token: Uint8Array): string => Buffer.from(token).toString('latin1');
-
-/** Bytes behind their number. */
-function some(from: Reader): Uint8Array {
-  const length = from.u32();
-  if (length > MAX_BYTES) throw new Malformed(`a command of ${length} bytes`);
-  return from.bytes(length);
-}
 
 /** The port spaces decide, but for IB, where the program does. */
 function qpTypeOf(portSpace: PortSpaceName, asked: number): QpTypeName {
