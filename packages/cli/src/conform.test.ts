@@ -2,7 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { expect, test } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 
@@ -111,4 +112,68 @@ test('a run without a rule is not passed', async () => {
   });
   expect((await conform('--rule', 'PSN-01,')).code).toBe(2);
   expect((await conform('--rule', 'PSN-01, PSN-02')).out).toContain('2 rules: 2 pass');
+});
+
+describe('a capture', () => {
+  const folder = fileURLToPath(new URL('../../../test/capture-real/captures/', import.meta.url));
+  const capture = join(folder, 'k61-loss10-write-a.pcap.gz');
+
+  test('is judged, host by host, or at the host of --at', async () => {
+    const { code, out } = await played('--capture', capture);
+    expect(code).toBe(0);
+    expect(out).toMatch(/^10\.78\.0\.1: 14 rules: \d pass, \d+ not testable$/m);
+    expect(out).toMatch(/^10\.78\.0\.2: 14 rules: \d pass, \d+ not testable$/m);
+    const own = await played('--capture', capture, '--at', '10.78.0.1', '--json');
+    const { hosts } = JSON.parse(own.out);
+    expect(hosts.map(({ device }: { device: { name: string } }) => device.name)).toEqual(['10.78.0.1']);
+    expect(hosts[0].results).toContainEqual(expect.objectContaining({ id: 'TRC-02', verdict: 'pass' }));
+  });
+
+  test('made elsewhere than at the host of --at: deviations, exit code 1, and the frames', async () => {
+    // A packet that was lost on the way looks as if its sender had left it out.
+    const junit = join(ownFolder(), 'junit.xml');
+    const far = join(folder, 'k61-loss10-write-b.pcap.gz');
+    const { code, out } = await played('--capture', far, '--at', '10.78.0.1', '--junit', junit);
+    expect(code).toBe(1);
+    expect(out).toMatch(
+      /^deviation {5}TRC-01 .*\n {14}left out PSNs\n {14}note: left out PSNs: \d+ times, frames \d+, /m,
+    );
+    expect(readFileSync(junit, 'utf8')).toMatch(
+      /^<\?xml.*\n<testsuites>\n<testsuite .*<failure message="deviation: left out PSNs"/s,
+    );
+    const list = join(ownFolder(), 'list.json');
+    const deviations = { 'TRC-01': { is: 'left out PSNs', because: 'a capture from the other end' } };
+    writeFileSync(list, JSON.stringify({ device: 'x', deviations }));
+    const chosen = ['--at', '10.78.0.1', '--rule', 'trc-01, TRC-04', '--device', list];
+    expect(await played('--capture', far, ...chosen)).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^known +TRC-01/m),
+    });
+  });
+
+  test('that cannot be judged is exit code 2', async () => {
+    const cases: [string[], string][] = [
+      [['--capture', join(folder, 'none')], 'none'],
+      [['--capture', '-'], 'expected a file'],
+      [['--capture', fileURLToPath(import.meta.url)], 'magic number'],
+      [['--capture', capture, '--at', '192.0.2.9'], 'no reliable connection of 192.0.2.9'],
+      [['--capture', capture, '--rule', 'PSN-01'], 'no rule PSN-01 about captures'],
+      [['--capture', capture, '--hostile'], '--hostile is not for --capture'],
+      [['192.0.2.9', '--capture', capture], 'not both'],
+      [['--capture', join(folder, 'k61-ud-send-a.pcap.gz')], 'no reliable connection in the capture'],
+      [['--at', '192.0.2.9'], '--at is for --capture'],
+      [['--rule', 'TRC', '--via', 'model'], 'need --capture FILE'],
+    ];
+    for (const [args, err] of cases)
+      expect(await played(...args), args.join(' ')).toMatchObject({
+        code: 2,
+        err: expect.stringContaining(err),
+      });
+  });
+
+  test('has rules of its own, which are listed', async () => {
+    expect((await played('--list', '--capture', capture)).out).toContain('\n14 rules. ');
+    expect((await played('--list', '--rule', 'TRC-05')).out).toContain('needs capture');
+    expect((await played('--list')).out).toContain('TRC-21');
+  });
 });

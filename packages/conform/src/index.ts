@@ -21,6 +21,13 @@ export { PacketLine } from './network/packet-line.ts';
 export { UdpLine } from './network/udp-line.ts';
 export { type OpenBench, type OpenOptions, open } from './open.ts';
 export {
+  type CaptureJudgement,
+  type CaptureJudgeOptions,
+  type HostResults,
+  judgeCapture,
+} from './passive/judge.ts';
+export { PASSIVE_RULES } from './passive/rules.ts';
+export {
   caseText,
   junit,
   type PlainResult,
@@ -31,7 +38,7 @@ export {
   ruleText,
   totalsText,
 } from './report.ts';
-export { type Rule, type RuleSpec, rule } from './rule.ts';
+export { type NamedRule, type Rule, type RuleSpec, rule } from './rule.ts';
 export { RULES, rules } from './rules/all.ts';
 export * from './run.ts';
 export { bytes, type PacketOptions, type ReplyOptions, type Session, same } from './session.ts';

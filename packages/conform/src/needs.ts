@@ -20,6 +20,7 @@ export const NEEDS = {
   deregister: 'a region deregistered',
   rtr: 'a queue pair left in RTR',
   listener: 'a service at the connection manager (--via cm)',
+  capture: 'a capture (--capture)',
   frames: 'whole frames (--link packet)',
   spoof: 'packets from another address (--link packet)',
 } as const;

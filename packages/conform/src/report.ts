@@ -1,7 +1,7 @@
 /** Results as text, as JSON and as JUnit's XML. */
 import type { DeviceInfo } from './device.ts';
 import { isNews } from './known.ts';
-import type { Rule } from './rule.ts';
+import type { NamedRule } from './rule.ts';
 import type { Result, Verdict } from './run.ts';
 
 const VERDICTS: readonly Verdict[] = [
@@ -40,7 +40,7 @@ export function caseText(result: Result): string {
 }
 
 /** The description of a rule. */
-export function ruleText({ id, title, section, needs, should, hostile, text }: Rule): string {
+export function ruleText({ id, title, section, needs, should, hostile, text }: NamedRule): string {
   const marks = [should ? 'should' : 'must', ...(hostile ? ['hostile'] : []), `needs ${needs.join(', ')}`];
   return `${id}  ${title}\n        ${section}; ${marks.join('; ')}\n        ${text}`;
 }

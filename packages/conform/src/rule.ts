@@ -21,9 +21,13 @@ export interface RuleSpec {
   slow?: boolean;
 }
 
-/** A rule that can be played. Ids are never used for anything else again. */
-export interface Rule extends RuleSpec {
+/** A rule in reports. Ids are never used for anything else again. */
+export interface NamedRule extends RuleSpec {
   readonly id: string;
+}
+
+/** A rule that can be played. */
+export interface Rule extends NamedRule {
   play(t: Case): Promise<void>;
 }
 

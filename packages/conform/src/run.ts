@@ -5,7 +5,7 @@ import { Untestable } from './device.ts';
 import { ladderOf } from './ladder.ts';
 import type { Entry } from './line.ts';
 import type { Need } from './needs.ts';
-import type { Rule } from './rule.ts';
+import type { NamedRule, Rule } from './rule.ts';
 
 /**
  * - `pass`, `deviation`: the device does what the rule requires, or does not
@@ -25,7 +25,7 @@ export type Verdict =
   | 'unsteady';
 
 export interface Result {
-  rule: Rule;
+  rule: NamedRule;
   verdict: Verdict;
   /** Deviations: the wanted and the seen; otherwise, why there is no verdict. */
   why: readonly string[];

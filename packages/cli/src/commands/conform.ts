@@ -32,14 +32,13 @@ import {
 } from '@node-roce/conform';
 import { UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
+import { type CaptureChoices, judge as judgeCaptured, passiveRules } from './conform-capture.ts';
 
-interface Given {
+interface Given extends CaptureChoices {
   via: 'agent' | 'perftest' | 'cm' | 'model';
   link: 'packet' | 'udp';
   list?: boolean;
-  rule?: string;
   first?: boolean;
-  strict?: boolean;
   hostile?: boolean;
   device?: string;
   learn?: string;
@@ -50,12 +49,10 @@ interface Given {
   quiet: number;
   patience: number;
   slack: number;
-  junit?: string;
   html?: string;
   compare?: string;
   output?: string;
   printAgent?: boolean;
-  json: boolean;
 }
 
 /** The tester could not work. */
@@ -66,12 +63,24 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
     terminal.line((await readFile(AGENT_SOURCE, 'utf8')).trimEnd());
     return 0;
   }
-  const chosen = chosenRules(given);
+  if (given.at !== undefined && given.capture === undefined) throw new UsageError('--at is for --capture');
+  if (given.capture !== undefined && !given.list) {
+    if (host !== undefined) throw new UsageError('a host, or --capture, not both');
+    return judgeCaptured(given.capture, await knownList(given.device), given, terminal);
+  }
+  const isOfCaptures = /^\s*TRC\b/i.test(given.rule ?? '');
+  const chosen = given.capture !== undefined || isOfCaptures ? [] : chosenRules(given);
   if (given.list) {
-    for (const rule of chosen) terminal.line(ruleText(rule));
-    terminal.line(`\n${chosen.length} rules. Lists of known deviations: ${Object.keys(LISTS).join(', ')}`);
+    const passive = given.capture !== undefined || isOfCaptures ? passiveRules(given.rule) : [];
+    if (given.rule === undefined && passive.length === 0 && !given.first)
+      passive.push(...passiveRules(undefined));
+    for (const rule of [...chosen, ...passive]) terminal.line(ruleText(rule));
+    terminal.line(
+      `\n${chosen.length + passive.length} rules. Lists of known deviations: ${Object.keys(LISTS).join(', ')}`,
+    );
     return 0;
   }
+  if (isOfCaptures) throw new UsageError(`${given.rule}: rules about captures need --capture FILE`);
   const known = await knownList(given.device);
   const before = known ?? (await learnedBefore(given.learn));
   const plan: Plan = { chosen, known, before, others: await otherResults(given) };

@@ -18,6 +18,18 @@ const options: readonly OptionSpec[] = [
     parse: oneOf('packet', 'udp'),
     fallback: 'packet',
   },
+  {
+    flags: '--capture <files>',
+    summary:
+      'Play nothing: judge the hosts in a capture by the rules about captures (TRC). Several files, separated by commas, are one capture',
+    parse: text,
+  },
+  {
+    flags: '--at <address>',
+    summary:
+      'Host at which the capture was made: only this host is judged, and a packet that is not in the capture counts as not sent',
+    parse: text,
+  },
   { flags: '--list', summary: 'List the rules instead of playing them' },
   { flags: '--rule <ids>', summary: 'Rules and areas, separated by commas: KEY-02,PSN', parse: text },
   { flags: '--first', summary: 'Play the rules that a young device should have first' },
@@ -110,6 +122,7 @@ export const conformCommands: readonly CommandSpec[] = [
         'conform 192.0.2.7 --rule PSN,KEY-02 -o packets',
         'Play some rules, and keep the packets of those that fail',
       ],
+      ['conform --capture trace.pcapng', 'Judge the hosts in a capture'],
       ['conform --via model', 'Play the rules against the reference model'],
     ],
     load: () => import('../commands/conform.ts'),
