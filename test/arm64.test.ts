@@ -3,7 +3,7 @@
  * tests and examples/write.mjs. Skipped without the two Debian packages; in CI it fails.
  */
 import { execFile, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -82,6 +82,18 @@ describe.skipIf(!isThere && !process.env.CI)('on arm64', { tags: ['slow'], timeo
     expect(lines.filter((line) => !line.startsWith('pass '))).toEqual([]);
     for (const name of FILES) expect(output).toContain(`pass ${name} › `);
     expect(lines.length).toBeGreaterThan(30);
+  });
+
+  test('the libraries of `roce run` load, and answer a program', async () => {
+    const [library, program] = [join(place, 'prebuilds/linux-arm64/ibverbs'), join(place, 'library')];
+    symlinkSync('/usr/include/infiniband', join(place, 'infiniband'));
+    const source = join(root, 'test/arm64/library.c');
+    const args = [`-I${place}`, source, join(library, 'libibverbs.so.1'), '-o', program];
+    await run('aarch64-linux-gnu-gcc', args);
+    const variables = [`LD_LIBRARY_PATH=${library}`, `LD_PRELOAD=${library}/libroce-paths.so`];
+    const options = ['-L', SYSTEM, ...variables.flatMap((variable) => ['-E', variable])];
+    const { stdout } = await run('qemu-aarch64', [...options, program]);
+    expect(stdout).toBe('transport retry counter exceeded; 0 devices\n');
   });
 
   test('a program runs over UDP, with the addon of arm64', async () => {

@@ -146,6 +146,15 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
       expect(newer).toEqual([]);
     });
 
+    test.each(['libibverbs.so.1', 'libroce-paths.so'])('so does %s', async (name) => {
+      const { stdout } = await run('objdump', ['-p', join(native, 'prebuilds', target, 'ibverbs', name)]);
+      const libraries = [...stdout.matchAll(/NEEDED +(\S+)/g)].map(([, library]) => library);
+      expect(libraries).toEqual(['libpthread.so.0', 'libdl.so.2', 'libc.so.6']);
+      const minors = [...stdout.matchAll(/ GLIBC_2\.(\d+)/g)].map(([, minor]) => Number(minor));
+      expect(minors.length).toBeGreaterThan(0);
+      expect(minors.filter((minor) => minor > 28)).toEqual([]);
+    });
+
     test('exports the entry points of Node-API only', async () => {
       const { stdout } = await run('objdump', ['-T', addon]);
       const exported = stdout
@@ -287,6 +296,14 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     const { checks } = JSON.parse(doctor.stdout);
     const addon = { check: 'addon', verdict: 'ok', text: expect.stringMatching(/^loaded/) };
     expect(checks).toContainEqual(addon);
+  });
+
+  test('the command runs an RDMA program, with the library of the package', async () => {
+    link('ibv_devinfo', tools);
+    const roce = join(project, 'node_modules/.bin/roce');
+    const address = `127.81.${process.pid & 0xff}.1`;
+    const { stdout } = await node([roce, 'run', '-a', address, 'ibv_devinfo']);
+    expect(stdout).toMatch(/^hca_id:\sroce0\n[\s\S]*PORT_ACTIVE/);
   });
 
   test.each(['node16', 'nodenext', 'bundler'])('strict TypeScript with %s', async (resolution) => {

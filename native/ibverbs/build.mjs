@@ -1,12 +1,15 @@
 // Builds this folder: a libibverbs.so.1 for the programs of this machine, whose device is `roce device` (docs/run.md).
 //
 //   node native/ibverbs/build.mjs [--force] [--sanitize]
+//   node native/ibverbs/build.mjs --prebuilt DIR [--arch ARCH]
 //   node native/ibverbs/build.mjs --list LIBRARY > native/ibverbs/releases/rdma-core-56.txt
 //
 // The names and versions of its symbols are those of the installed library and of the releases in releases/: programs are linked with
 // them, and the version of the private ones differs between releases. A symbol that is missing here becomes a function that fails with
 // EOPNOTSUPP. `--list` prints the symbols of another release's library.
 // In the same folder: libroce-paths.so (paths/), which is preloaded.
+// `--prebuilt` builds them into DIR for the package on the registry: they run on glibc 2.28 and newer, and on ARCH (x64 or arm64) with the cross
+// compiler of Debian. There, a failure is an error.
 // `--sanitize` builds them with AddressSanitizer and UndefinedBehaviorSanitizer into sanitized/, next to the usual ones.
 // Without the installed library, its header or a compiler, and where the compiler fails, nothing is built, and the reason is printed: the
 // addon, which is built next, does not need it. In CI a failure is one.
@@ -19,17 +22,34 @@ import {
   readFileSync,
   realpathSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
-const sanitize = process.argv.includes('--sanitize');
-const build = join(folder, sanitize ? 'sanitized' : 'build');
+const { values } = parseArgs({
+  options: {
+    arch: { type: 'string', default: process.arch },
+    prebuilt: { type: 'string' },
+    sanitize: { type: 'boolean', default: false },
+    force: { type: 'boolean', default: false },
+    list: { type: 'string' },
+    optional: { type: 'boolean' }, // Of the script that runs next.
+  },
+  allowPositionals: true,
+});
+const { prebuilt, sanitize } = values;
+const build = prebuilt === undefined ? join(folder, sanitize ? 'sanitized' : 'build') : resolve(prebuilt);
 const library = join(build, 'libibverbs.so.1');
 
 function skip(why) {
+  if (prebuilt !== undefined) {
+    console.error(`build-ibverbs: ${why}`);
+    process.exit(1);
+  }
   console.error(`build-ibverbs: not built, so \`roce run\` will not work: ${why}`);
   process.exit(0);
 }
@@ -47,7 +67,10 @@ function output(command, args) {
 }
 
 const isThere = (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
-const compiler = [process.env.CC, 'gcc', 'cc', 'clang'].find((name) => name && isThere(name));
+const CROSS_COMPILERS = { x64: 'x86_64-linux-gnu-gcc', arm64: 'aarch64-linux-gnu-gcc' };
+const isForeign = values.arch !== process.arch;
+const compilers = isForeign ? [CROSS_COMPILERS[values.arch]] : [process.env.CC, 'gcc', 'cc', 'clang'];
+const compiler = compilers.find((name) => name && isThere(name));
 
 /** Calls with each version and name of a library's symbols. */
 function symbolsOf(path, call) {
@@ -67,16 +90,22 @@ function add(version, name) {
 /** IBVERBS_1.0, IBVERBS_1.1, …, IBVERBS_PRIVATE_34. */
 const inOrder = () => [...versions].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }));
 
-if (process.argv[2] === '--list') {
-  symbolsOf(process.argv[3], add);
+if (values.list !== undefined) {
+  symbolsOf(values.list, add);
   for (const [version, names] of inOrder()) console.log([version, ...[...names].sort()].join(' '));
   process.exit(0);
 }
 
 if (process.platform !== 'linux') skip('it exists for Linux only');
-if (!compiler) skip('no C compiler (Debian: apt-get install gcc)');
+if (!compiler) {
+  const machine = CROSS_COMPILERS[values.arch]?.replace('-gcc', '').replace('_', '-');
+  skip(
+    `no C compiler for ${values.arch} (Debian: apt-get install ${isForeign && machine ? `gcc-${machine}` : 'gcc'})`,
+  );
+}
 if (!isThere('objdump')) skip('no objdump (Debian: apt-get install binutils)');
-const found = output(compiler, ['-print-file-name=libibverbs.so.1']).trim();
+// The symbols are the same on each architecture.
+const found = output(isForeign ? 'gcc' : compiler, ['-print-file-name=libibverbs.so.1']).trim();
 if (!found.includes('/')) skip('libibverbs.so.1 is not installed (Debian: apt-get install libibverbs1)');
 const installed = realpathSync(found);
 const header = '/usr/include/infiniband/verbs.h';
@@ -109,7 +138,8 @@ for (const path of [
 const id = hash.digest('hex').slice(0, 16);
 const stamp = join(build, 'built-from');
 if (
-  !process.argv.includes('--force') &&
+  prebuilt === undefined &&
+  !values.force &&
   existsSync(library) &&
   existsSync(stamp) &&
   readFileSync(stamp, 'utf8') === id
@@ -118,7 +148,7 @@ if (
 
 console.error(`build-ibverbs: building libibverbs.so.1 with the symbols of ${installed} …`);
 rmSync(build, { recursive: true, force: true });
-mkdirSync(build);
+mkdirSync(build, { recursive: true });
 
 // Thread-local variables that are there from the start: the handler of SIGSEGV may have interrupted malloc.
 const flags = ['-std=gnu11', '-D_GNU_SOURCE', '-O2', '-fPIC', '-ftls-model=initial-exec'];
@@ -126,6 +156,19 @@ flags.push('-Wall', '-Wextra', '-fno-strict-aliasing');
 const sanitizers = sanitize ? ['-fsanitize=address,undefined', '-fno-omit-frame-pointer', '-g'] : [];
 flags.push(...sanitizers);
 if (!declared.includes('wr_atomic_write')) flags.push('-DROCE_NO_ATOMIC_WRITE');
+/** Options of the linker for glibc 2.28: functions of threads and of loading were in libraries of their own until 2.34. */
+const older = [];
+if (prebuilt !== undefined) {
+  // A cross compiler does not look into /usr/include; these headers are the same on each architecture.
+  const headers = join(build, 'include');
+  mkdirSync(headers);
+  symlinkSync(dirname(header), join(headers, 'infiniband'));
+  flags.push(`-I${headers}`, '-include', join(folder, 'prebuilt/old_glibc.h'));
+  const files = ['libpthread.so.0', 'libdl.so.2'].map((name) =>
+    output(compiler, [`-print-file-name=${name}`]).trim(),
+  );
+  older.push('-s', '-Wl,--no-as-needed', ...files);
+}
 const objects = sources
   .filter((name) => name.endsWith('.c'))
   .map((name) => {
@@ -134,7 +177,7 @@ const objects = sources
     return object;
   });
 const defined = new Set(
-  output('nm', ['--defined-only', '-g', ...objects])
+  output(isForeign ? compiler.replace(/gcc$/, 'nm') : 'nm', ['--defined-only', '-g', ...objects])
     .split('\n')
     .flatMap((line) => /^[0-9a-f]+ T (\S+)$/.exec(line)?.[1] ?? []),
 );
@@ -188,12 +231,18 @@ output(compiler, [
   ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1', ...sanitizers],
   // Handlers of SIGSEGV and of fork stay where they are after dlclose.
   '-Wl,-z,nodelete',
-  ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c'), '-o', library],
+  ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c')],
+  // Hidden by the version script: only this library calls them.
+  ...(prebuilt === undefined ? [] : [join(folder, 'prebuilt/stat.c'), ...older]),
+  ...['-o', library],
 ]);
 output(compiler, [
   ...['-shared', ...flags, '-U_FORTIFY_SOURCE', '-pthread', '-Wl,-soname,libroce-paths.so'],
   ...[`-Wl,--version-script=${join(build, 'versions-paths')}`, join(build, 'messages.o')],
   ...paths.filter((name) => name.endsWith('.c')),
-  ...['-o', join(build, 'libroce-paths.so'), '-ldl'],
+  ...['-o', join(build, 'libroce-paths.so'), '-ldl', ...older],
 ]);
-writeFileSync(stamp, id);
+if (prebuilt === undefined) writeFileSync(stamp, id);
+else
+  for (const name of readdirSync(build))
+    if (!name.includes('.so')) rmSync(join(build, name), { recursive: true });

@@ -1,9 +1,10 @@
-// Builds the addon for the package on the registry: native/prebuilds/linux-ARCH/dgram_native.napi.glibc.node.
+// Builds the addon for the package on the registry, native/prebuilds/linux-ARCH/dgram_native.napi.glibc.node, and the libraries of `roce run`,
+// native/prebuilds/linux-ARCH/ibverbs.
 //
 //   node scripts/release/prebuild-native.mjs [--out DIR] [ARCH ...]
 //
 // ARCH: x64 and arm64, both by default; the one that is not this machine's with Debian's cross compiler (g++-aarch64-linux-gnu,
-// g++-x86-64-linux-gnu). The addon holds libstdc++ and libgcc, and runs on glibc 2.28 and newer.
+// g++-x86-64-linux-gnu). The addon holds libstdc++ and libgcc. All of it runs on glibc 2.28 and newer. The libraries need libibverbs-dev.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -58,6 +59,10 @@ function prebuild(arch) {
     mkdirSync(target, { recursive: true });
     // native/load.js looks for this name: any Node, this C library.
     cpSync(join(place, 'build/Release/dgram_native.node'), join(target, 'dgram_native.napi.glibc.node'));
+    const script = join(native, 'ibverbs/build.mjs');
+    const args = [script, '--prebuilt', join(target, 'ibverbs'), '--arch', arch];
+    const library = spawnSync(process.execPath, args, { encoding: 'utf8' });
+    if (library.status !== 0) fail(`the library of \`roce run\`: ${library.stdout}${library.stderr}`.trim());
   } finally {
     rmSync(place, { recursive: true, force: true });
   }

@@ -11,16 +11,20 @@ export function defaultInterface(): string {
 }
 
 /**
- * Returns the path of the library that programs get in place of the system's.
+ * Returns the path of the library that programs get in place of the system's: the one that was built on this machine, else the one of the
+ * package.
  *
- * @throws an Error with `code` ERR_ROCE_NO_LIBRARY where it was not built
+ * @throws an Error with `code` ERR_ROCE_NO_LIBRARY if there is neither
  */
 export function libraryPath(): string {
-  const path = join(native, 'ibverbs/build/libibverbs.so.1');
-  if (existsSync(path)) return path;
+  const places = ['ibverbs/build', `prebuilds/linux-${process.arch}/ibverbs`];
+  const path = places
+    .map((place) => join(native, place, 'libibverbs.so.1'))
+    .find((candidate) => existsSync(candidate));
+  if (path !== undefined) return path;
   throw Object.assign(
     new Error(
-      `${path}: not there. Build it with \`node ${join(native, 'ibverbs/build.mjs')}\` (Debian: apt-get install gcc libibverbs-dev)`,
+      `no libibverbs.so.1 for ${process.platform}-${process.arch} in ${native}. Build it with \`node ${join(native, 'ibverbs/build.mjs')}\` (Debian: apt-get install gcc binutils libibverbs-dev)`,
     ),
     { code: 'ERR_ROCE_NO_LIBRARY' },
   );
