@@ -93,6 +93,41 @@ test('a deadline and a signal end a request; its late answer goes to no other', 
   await listener.close();
 });
 
+test('a request that waits for a slot when the connection ends goes to the next one; one that was sent is rejected', async () => {
+  await using ends = await openEnds();
+  const options = { ...OPTIONS, slots: 1 };
+  const heard: string[] = [];
+  const serveOne = async (handler: Handler) => {
+    const listener = await listen({ device: ends.b, port: 7, ...options });
+    const serving = listener.accept().then((connection) => {
+      void answerRequests(connection, handler, { concurrency: 1 }).catch(() => {});
+      return connection;
+    });
+    return { listener, serving };
+  };
+  const first = await serveOne((body) => {
+    heard.push(text(body)!);
+    return new Promise(() => {});
+  });
+  await using client = new Client('10.0.0.2:7', { device: ends.a, backoff: 2, maxBackoff: 8, ...options });
+  const all = Array.from({ length: 8 }, (_, i) =>
+    client.request(`${i}`).then(text, ({ code }: { code: string }) => code),
+  );
+  await turns(200);
+  expect(heard).toEqual(['0']);
+  await first.listener.close();
+  const second = await serveOne((body) => body);
+  await (await first.serving).close();
+  const answers = await Promise.all(all);
+  // Four were sent: one has the handler, one waits for it, one is in the inbox, and one finds no receive.
+  const sent = answers.filter((each) => each === 'ERR_ROCE_CLOSED').length;
+  expect(answers).toEqual(
+    ['0', '1', '2', '3', '4', '5', '6', '7'].map((each, i) => (i < sent ? 'ERR_ROCE_CLOSED' : each)),
+  );
+  expect(sent).toBeLessThan(6);
+  await second.listener.close();
+});
+
 test('connects again after its server has gone, and requests wait for that', async () => {
   await using ends = await openEnds();
   const [first, connections] = await serve(ends, upper);

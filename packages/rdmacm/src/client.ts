@@ -17,6 +17,8 @@ import { checkAnswerOptions, checkClientOptions, checkRequest } from './options.
 import { Slots } from './slots.ts';
 
 const HEADER = 5;
+const BACKOFF = 50;
+const MAX_BACKOFF = 5000;
 const Kind = { REQUEST: 0, ANSWER: 1, FAILURE: 2 } as const;
 
 /** Options of a `Client`. */
@@ -48,6 +50,9 @@ function message(kind: number, number: number, body: Uint8Array): Uint8Array {
   return bytes;
 }
 
+/** Milliseconds between a half and all of a pause. */
+const drawn = (pause: number): number => pause / 2 + randomInt(Math.ceil(pause / 2) + 1);
+
 interface Waiter {
   resolve(answer: Uint8Array): void;
   reject(error: unknown): void;
@@ -60,6 +65,8 @@ class Line {
   readonly ended: Promise<void>;
   /** Requests that have this connection, those that are not sent yet among them. */
   load = 0;
+  /** It has refused a request, which is not sent. */
+  #isOver = false;
   #next = 0;
 
   constructor(connection: MessageConnection) {
@@ -69,7 +76,7 @@ class Line {
 
   /** Whether it takes requests. It stays in the pool for a while after its end, until it is closed. */
   get isOpen(): boolean {
-    return this.connection.id.state === 'CONNECTED';
+    return !this.#isOver && this.connection.id.state === 'CONNECTED';
   }
 
   async #read(): Promise<void> {
@@ -96,7 +103,8 @@ class Line {
     else waiter.reject(failureError(this.connection.peer, new TextDecoder().decode(body)));
   }
 
-  async request(body: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+  /** Sends a request and resolves with its answer; with undefined where the connection ended before the request was sent. */
+  async request(body: Uint8Array, signal: AbortSignal): Promise<Uint8Array | undefined> {
     const number = this.#next;
     this.#next = (this.#next + 1) >>> 0;
     let onAbort = () => {};
@@ -107,8 +115,9 @@ class Line {
     });
     answer.catch(() => {}); // `send` may reject first.
     try {
-      await this.connection.send(message(Kind.REQUEST, number, body), { signal });
-      return await answer;
+      if (await this.connection.offer(message(Kind.REQUEST, number, body), signal)) return await answer;
+      this.#isOver = true;
+      return undefined;
     } finally {
       this.waiting.delete(number);
       signal.removeEventListener('abort', onAbort);
@@ -122,7 +131,7 @@ const failureError = (peer: string, text: string): RoceError =>
 /**
  * Sends requests to one server, whose program answers them by `answerRequests`. It connects with the first request, and again when a
  * connection has ended: requests wait for that. A request that was sent on a connection which ended is rejected, as its effect
- * is not known; the program repeats it where that does no harm.
+ * is not known; the program repeats it where that does no harm. A request that still waited for a slot goes to the next connection.
  */
 export class Client implements AsyncDisposable {
   readonly #target: string;
@@ -163,14 +172,19 @@ export class Client implements AsyncDisposable {
     const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
     const given = signal ? AbortSignal.any([signal, this.#closed.signal]) : this.#closed.signal;
     given.throwIfAborted();
-    let line: Line | undefined;
     const deadline = new Deadline(timeout, given, () => lateError(this.#target, timeout));
     try {
-      line = this.#free() ?? (await this.#connected(deadline.signal));
-      line.load++;
-      return await line.request(bytes, deadline.signal);
+      const { backoff = BACKOFF, maxBackoff = MAX_BACKOFF } = this.#options;
+      for (let pause = backoff; ; pause = Math.min(2 * pause, maxBackoff)) {
+        const line = this.#free() ?? (await this.#connected(deadline.signal));
+        line.load++;
+        const answer = await line.request(bytes, deadline.signal).finally(() => line.load--);
+        if (answer) return answer;
+        // A server that takes connections and ends them at once is not asked again at once.
+        await sleep(drawn(pause), undefined, { signal: deadline.signal }).catch(() => {});
+        deadline.signal.throwIfAborted();
+      }
     } finally {
-      if (line) line.load--;
       deadline.end();
     }
   }
@@ -202,8 +216,8 @@ export class Client implements AsyncDisposable {
     const {
       connections: _c,
       requestTimeout: _r,
-      backoff = 50,
-      maxBackoff = 5000,
+      backoff = BACKOFF,
+      maxBackoff = MAX_BACKOFF,
       ...options
     } = this.#options;
     const { signal } = this.#closed;
@@ -216,7 +230,7 @@ export class Client implements AsyncDisposable {
       } catch (error) {
         const { code } = error as RoceError;
         if (code !== 'ERR_ROCE_CM_REFUSED' && code !== 'ERR_ROCE_CM_UNREACHABLE') throw error;
-        await sleep(pause / 2 + randomInt(Math.ceil(pause / 2) + 1), undefined, { signal });
+        await sleep(drawn(pause), undefined, { signal });
       }
     }
   }

@@ -195,11 +195,18 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
   async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
     checkMessage(message);
     checkWait(options);
-    this.#checkNoStream();
     const bytes = typeof message === 'string' ? new TextEncoder().encode(message) : message;
+    if (!(await this.offer(bytes, options.signal))) throw this.#ended();
+  }
+
+  /** As `send`. Returns false where the connection ended before the message had a slot: nothing of it was sent. @internal */
+  async offer(bytes: Uint8Array, signal: AbortSignal | undefined): Promise<boolean> {
+    this.#checkNoStream();
     if (bytes.length > this.#sizes.maxMessage) throw this.#tooLong(bytes.length);
-    const slot = await this.#slot(options.signal);
-    await orAborted(this.#post(slot, [bytes], bytes.length), options.signal);
+    const slot = await this.#slot(signal);
+    if (slot === undefined) return false;
+    await orAborted(this.#post(slot, [bytes], bytes.length), signal);
+    return true;
   }
 
   /** Copies the parts into a slot, and sends it: the slot is free again with the completion. */
@@ -286,6 +293,7 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
       closeTimeout: this.#closeTimeout,
       async post(parts: readonly Uint8Array[], length: number) {
         const slot = await connection.#slot(undefined);
+        if (slot === undefined) throw connection.#ended();
         return { acknowledged: connection.#post(slot, parts, length) };
       },
       receive: () => connection.#take(),
@@ -342,13 +350,11 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
     await this.id.destroy();
   }
 
-  /** A slot of the outbox, in the order of the calls; waits while all are in use. */
-  async #slot(signal: AbortSignal | undefined): Promise<number> {
+  /** A slot of the outbox, in the order of the calls; waits while all are in use. Undefined once the connection has ended. */
+  async #slot(signal: AbortSignal | undefined): Promise<number | undefined> {
     signal?.throwIfAborted();
-    if (this.#closing || this.id.state !== 'CONNECTED') throw this.#ended();
-    const slot = await this.#outgoing.take(signal);
-    if (slot === undefined) throw this.#ended();
-    return slot;
+    if (this.#closing || this.id.state !== 'CONNECTED') return undefined;
+    return this.#outgoing.take(signal);
   }
 
   #receive(slot: number): void {
