@@ -1,9 +1,9 @@
 /** Addresses of several kinds, and devices with several of them. */
 import { type MemoryLink, MemoryNetwork } from '@node-roce/link';
-import { type GidEntry, openDevice } from '@node-roce/verbs-api';
+import { type Device, type GidEntry, openDevice } from '@node-roce/verbs-api';
 import { gidFromText } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { equip } from '../testing/ends.ts';
+import { ADDRESSES, equip, openEnds } from '../testing/ends.ts';
 import { addName } from '../testing/names.ts';
 import { sourceTowards } from './addresses.ts';
 import { CmId, connect, listen } from './index.ts';
@@ -95,6 +95,28 @@ test('groups are joined and left any number of times', async () => {
   await id.destroy();
   await mr.deregister();
   await pd.dealloc();
+});
+
+test('a group that is joined again while it is being left gets its datagrams', async () => {
+  await using ends = await openEnds();
+  const join = async (device: Device, address: string) => {
+    const id = new CmId({ device, portSpace: 'UDP' });
+    await id.bindAddr(address);
+    return { id, ...(await equip(id)) };
+  };
+  const member = await join(ends.b, ADDRESSES[1]);
+  await member.id.joinMulticast('239.1.1.1');
+  const leaving = member.id.leaveMulticast('239.1.1.1');
+  await member.id.joinMulticast('239.1.1.1');
+  await leaving;
+  const sender = await join(ends.a, ADDRESSES[0]);
+  const group = await sender.id.joinMulticast('239.1.1.1', { sendOnly: true });
+  const received = member.qp.receive({ mr: member.mr, offset: 0, length: 256 });
+  await sender.qp.send({ mr: sender.mr, offset: 0, length: 4 }, { ud: group });
+  expect((await received).byteLen).toBe(44);
+  await member.id.destroy();
+  await member.mr.deregister();
+  await member.pd.dealloc();
 });
 
 test('a link-local address without its interface: the message names what is missing', async () => {

@@ -12,6 +12,8 @@ interface Group {
 /** The groups that a queue pair takes part in, each with the address handle towards it. */
 export class Groups {
   readonly #joined = new Map<string, Group>();
+  /** Groups that are being left: who joins one again waits, or the old departure would take the queue pair out. Never rejected. */
+  readonly #leaving = new Map<string, Promise<void>>();
 
   has(name: string): boolean {
     return this.#joined.has(name);
@@ -25,10 +27,12 @@ export class Groups {
     createAh: () => Promise<AddressHandle>,
   ): Promise<AddressHandle> {
     const before = this.#joined.get(name);
-    const group = before ?? { qp, ah: createAh() };
+    const left = this.#leaving.get(name);
+    const attach = () => qp.attachMcast(multicastGid(name));
+    const group = before ?? { qp, ah: left ? left.then(createAh) : createAh() };
     // Before anything is awaited: what leaves all groups meanwhile leaves this one.
     this.#joined.set(name, group);
-    if (!isSendOnly) group.attached ??= qp.attachMcast(multicastGid(name));
+    if (!isSendOnly) group.attached ??= left ? left.then(attach) : attach();
     try {
       const [ah] = await Promise.all([group.ah, group.attached]);
       return ah;
@@ -43,13 +47,24 @@ export class Groups {
     const group = this.#joined.get(name);
     if (!group) return;
     this.#joined.delete(name);
-    const [ah, attached] = await Promise.allSettled([group.ah, group.attached]);
-    if (ah.status === 'fulfilled') await ah.value.destroy();
-    if (group.attached && attached.status === 'fulfilled') await group.qp.detachMcast(multicastGid(name));
+    const leaving = detach(name, group);
+    const left = leaving.catch(() => {}); // Who leaves gets it.
+    this.#leaving.set(name, left);
+    void left.then(() => {
+      if (this.#leaving.get(name) === left) this.#leaving.delete(name);
+    });
+    await leaving;
   }
 
   /** All of them; the queue pair may be closed. */
   async leaveAll(): Promise<void> {
     for (const name of [...this.#joined.keys()]) await this.leave(name).catch(() => {});
+    await Promise.all(this.#leaving.values());
   }
+}
+
+async function detach(name: string, group: Group): Promise<void> {
+  const [ah, attached] = await Promise.allSettled([group.ah, group.attached]);
+  if (ah.status === 'fulfilled') await ah.value.destroy();
+  if (group.attached && attached.status === 'fulfilled') await group.qp.detachMcast(multicastGid(name));
 }
