@@ -839,6 +839,9 @@ export class CmId implements AsyncDisposable {
     }
     this.replyData = reply.privateData;
     const ah = await this.createAh(this.#path.towards(this.#path.route!.gid));
+    // `destroy` has not seen it.
+    if (this.#isDestroyed) await ah.destroy();
+    this.#checkAlive();
     this.peer = { ah, remoteQpn: reply.qpn, remoteQkey: reply.qkey };
     this.#connected();
   }

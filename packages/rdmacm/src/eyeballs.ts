@@ -36,6 +36,7 @@ export async function firstOf<T>(
   const errors: RoceError[] = [];
   let timer: NodeJS.Timeout | undefined;
   const onAbort = () => others.abort(signal.reason);
+  signal.throwIfAborted();
   signal.addEventListener('abort', onAbort, { once: true });
   try {
     return await new Promise<T>((resolve, reject) => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { clockOfTurns, pass, stopClock, turns } from '../../verbs-api/testing/clock.ts';
 import { openEnds, pairOf, text } from '../testing/ends.ts';
 import { addName } from '../testing/names.ts';
-import { inTurns } from './eyeballs.ts';
+import { firstOf, inTurns } from './eyeballs.ts';
 import { CmId, connect, listen } from './index.ts';
 
 describe('with the defaults', () => {
@@ -117,6 +117,16 @@ describe('a name with several addresses', () => {
       '10.0.0.2',
       '::3',
     ]);
+  });
+
+  test('is not tried once the signal has aborted', async () => {
+    const signal = AbortSignal.abort(new Error('enough'));
+    const tried: string[] = [];
+    const attempt = async (address: string) => tried.push(address);
+    await expect(firstOf('two.test', ['10.0.0.1', '10.0.0.2'], attempt, () => {}, signal)).rejects.toThrow(
+      'enough',
+    );
+    expect(tried).toEqual([]);
   });
 
   test('connects to the one that answers, 250 ms later', async () => {

@@ -92,6 +92,34 @@ describe('an id that is destroyed', () => {
     await outcome;
   });
 
+  test('while the answer of a datagram service makes the address handle: the handle goes', async () => {
+    await using ends = await openEnds();
+    const server = new CmId({ device: ends.b, portSpace: 'UDP' });
+    await server.listen({ port: PORT });
+    const id = new CmId({ device: ends.a, portSpace: 'UDP' });
+    await id.resolveAddr({ host: SERVER, port: PORT });
+    await id.resolveRoute();
+    const { pd, mr } = await equip(id);
+    // An engine that answers late.
+    const createAh = pd.createAh.bind(pd);
+    let destroyed: Promise<void> | undefined;
+    pd.createAh = async (init) => {
+      const ah = await createAh(init);
+      destroyed = id.destroy();
+      await destroyed;
+      return ah;
+    };
+    const outcome = expect(id.connect()).rejects.toMatchObject(CLOSED);
+    const request = await server.getRequest();
+    await equip(request);
+    await request.accept();
+    await outcome;
+    await turns();
+    await mr.deregister();
+    await pd.dealloc();
+    expect(id.peer).toBeUndefined();
+  });
+
   test('while it joins a group: the group is left', async () => {
     await using ends = await openEnds();
     const id = new CmId({ device: ends.a, portSpace: 'UDP' });
