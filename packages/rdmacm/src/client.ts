@@ -115,7 +115,7 @@ class Line {
     });
     answer.catch(() => {}); // `send` may reject first.
     try {
-      if (await this.connection.offer(message(Kind.REQUEST, number, body), signal)) return await answer;
+      if (await this.connection.offer(message(Kind.REQUEST, number, body), { signal })) return await answer;
       this.#isOver = true;
       return undefined;
     } finally {

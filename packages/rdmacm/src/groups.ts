@@ -48,7 +48,7 @@ export class Groups {
     if (!group) return;
     this.#joined.delete(name);
     const leaving = detach(name, group);
-    const left = leaving.catch(() => {}); // Who leaves gets it.
+    const left = leaving.catch(() => {}); // The caller of `leave` gets it.
     this.#leaving.set(name, left);
     void left.then(() => {
       if (this.#leaving.get(name) === left) this.#leaving.delete(name);

@@ -193,19 +193,19 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
    * Rejects with EMSGSIZE beyond `maxMessage`; with ERR_ROCE_CLOSED or ERR_ROCE_COMPLETION if the connection ends before.
    */
   async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
-    checkMessage(message);
-    checkWait(options);
-    const bytes = typeof message === 'string' ? new TextEncoder().encode(message) : message;
-    if (!(await this.offer(bytes, options.signal))) throw this.#ended();
+    if (!(await this.offer(message, options))) throw this.#ended();
   }
 
-  /** As `send`. Returns false where the connection ended before the message had a slot: nothing of it was sent. @internal */
-  async offer(bytes: Uint8Array, signal: AbortSignal | undefined): Promise<boolean> {
+  /** As `send`. Resolves with false where the connection ended before the message had a slot: nothing of it was sent. @internal */
+  async offer(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<boolean> {
+    checkMessage(message);
+    checkWait(options);
     this.#checkNoStream();
+    const bytes = typeof message === 'string' ? new TextEncoder().encode(message) : message;
     if (bytes.length > this.#sizes.maxMessage) throw this.#tooLong(bytes.length);
-    const slot = await this.#slot(signal);
+    const slot = await this.#slot(options.signal);
     if (slot === undefined) return false;
-    await orAborted(this.#post(slot, [bytes], bytes.length), signal);
+    await orAborted(this.#post(slot, [bytes], bytes.length), options.signal);
     return true;
   }
 
