@@ -152,22 +152,17 @@ mkdirSync(build, { recursive: true });
 
 // Thread-local variables that are there from the start: the handler of SIGSEGV may have interrupted malloc.
 const flags = ['-std=gnu11', '-D_GNU_SOURCE', '-O2', '-fPIC', '-ftls-model=initial-exec'];
+flags.push('-include', join(folder, 'old_glibc.h'));
 flags.push('-Wall', '-Wextra', '-fno-strict-aliasing');
 const sanitizers = sanitize ? ['-fsanitize=address,undefined', '-fno-omit-frame-pointer', '-g'] : [];
 flags.push(...sanitizers);
 if (!declared.includes('wr_atomic_write')) flags.push('-DROCE_NO_ATOMIC_WRITE');
-/** Options of the linker for glibc 2.28: functions of threads and of loading were in libraries of their own until 2.34. */
-const older = [];
 if (prebuilt !== undefined) {
   // A cross compiler does not look into /usr/include; these headers are the same on each architecture.
   const headers = join(build, 'include');
   mkdirSync(headers);
   symlinkSync(dirname(header), join(headers, 'infiniband'));
-  flags.push(`-I${headers}`, '-include', join(folder, 'prebuilt/old_glibc.h'));
-  const files = ['libpthread.so.0', 'libdl.so.2'].map((name) =>
-    output(compiler, [`-print-file-name=${name}`]).trim(),
-  );
-  older.push('-s', '-Wl,--no-as-needed', ...files);
+  flags.push(`-I${headers}`);
 }
 const objects = sources
   .filter((name) => name.endsWith('.c'))
@@ -227,20 +222,24 @@ for (const [i, [version, names]] of ordered.entries()) {
 writeFileSync(join(build, 'stubs.c'), `${code.join('\n')}\n`);
 writeFileSync(join(build, 'versions-paths'), '{ global: *; local: roce_*; };\n');
 writeFileSync(join(build, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
+/** Parts of glibc before 2.34 (old_glibc.h). */
+const parts = ['libpthread.so.0', 'libdl.so.2'].filter((name) =>
+  output(compiler, [`-print-file-name=${name}`]).includes('/'),
+);
+const needed = ['-Wl,--no-as-needed', ...parts.map((name) => `-l:${name}`)];
+if (prebuilt !== undefined) needed.unshift('-s');
 output(compiler, [
   ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1', ...sanitizers],
   // Handlers of SIGSEGV and of fork stay where they are after dlclose.
   '-Wl,-z,nodelete',
   ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c')],
-  // Hidden by the version script: only this library calls them.
-  ...(prebuilt === undefined ? [] : [join(folder, 'prebuilt/stat.c'), ...older]),
-  ...['-o', library],
+  ...[...needed, '-o', library],
 ]);
 output(compiler, [
   ...['-shared', ...flags, '-U_FORTIFY_SOURCE', '-pthread', '-Wl,-soname,libroce-paths.so'],
   ...[`-Wl,--version-script=${join(build, 'versions-paths')}`, join(build, 'messages.o')],
   ...paths.filter((name) => name.endsWith('.c')),
-  ...['-o', join(build, 'libroce-paths.so'), '-ldl', ...older],
+  ...[...needed, '-o', join(build, 'libroce-paths.so')],
 ]);
 if (prebuilt === undefined) writeFileSync(stamp, id);
 else

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "pages.h"
 #include "roce.h"
@@ -48,20 +49,25 @@ int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]) {
   return there;
 }
 
+// Not fstat, whose symbol is of glibc 2.33.
+static int status_of(int fd, struct statx *to) { return statx(fd, "", AT_EMPTY_PATH, STATX_INO, to); }
+
 int roce_memory_open(struct roce_context *r, int fd) {
-  struct stat file;
+  struct statx file;
+  dev_t device;
   int error = 0;
-  if (fstat(fd, &file) != 0) {
+  if (status_of(fd, &file) != 0) {
     close(fd);
     return -1;
   }
+  device = makedev(file.stx_dev_major, file.stx_dev_minor);
   pthread_mutex_lock(&lock);
   if (memory.contexts == NULL) {
     if (memory.file.fd >= 0) close(memory.file.fd);
-    memory.file = (struct roce_file){fd, file.st_dev, file.st_ino};
+    memory.file = (struct roce_file){fd, device, file.stx_ino};
   } else {
     close(fd);
-    if (file.st_ino != memory.file.inode || file.st_dev != memory.file.device) error = -1;
+    if (file.stx_ino != memory.file.inode || device != memory.file.device) error = -1;
   }
   if (error == 0) {
     r->older = memory.contexts;
@@ -145,12 +151,12 @@ int roce_memory_close(struct roce_context *r) {
 }
 
 struct roce_context *roce_import(int fd) {
-  struct stat given, own;
+  struct statx given, own;
   struct roce_context *r = NULL;
-  if (fstat(fd, &given) != 0) return NULL;
+  if (status_of(fd, &given) != 0) return NULL;
   pthread_mutex_lock(&lock);
   if (memory.pid == getpid()) r = memory.contexts;
-  while (r != NULL && (fstat(r->socket, &own) != 0 || own.st_ino != given.st_ino || own.st_dev != given.st_dev)) r = r->older;
+  while (r != NULL && (status_of(r->socket, &own) != 0 || own.stx_ino != given.stx_ino || own.stx_dev_minor != given.stx_dev_minor)) r = r->older;
   if (r != NULL) r->imports++;
   pthread_mutex_unlock(&lock);
   return r;
