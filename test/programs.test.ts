@@ -183,6 +183,29 @@ print(v.ibv_create_cq(v.ibv_open_device(device), 1 << 30, None, None, 0))
     expect(outputs[1]).toBe('None\n');
   });
 
+  test('with ROCE_DEBUG=1 every verb that fails prints why, and without it none', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-fails-'));
+    const program = join(folder, 'fails');
+    const source = fileURLToPath(new URL('programs/fails.c', import.meta.url));
+    spawnSync('cc', [source, '-o', program, '-libverbs'], { stdio: 'inherit' });
+    const outputOf = async (value: string) => {
+      const { output, code } = await devices.start(0, 'env', [`ROCE_DEBUG=${value}`, program]).ended;
+      expect(output).toMatch(/^ok$/m);
+      expect(code).toBe(0);
+      return output.split(/^== /m).slice(1);
+    };
+    const calls = await outputOf('1');
+    expect(calls.length).toBeGreaterThan(50);
+    const reasons = /^(libibverbs of roce run: .+: .+)$/m;
+    expect(calls.filter((call) => !reasons.test(call) && !call.startsWith('the end'))).toEqual([]);
+    // Memory that can't be registered is reported in any case.
+    const quiet = (await outputOf('0')).filter(
+      (call) => reasons.test(call) && !call.includes('be registered'),
+    );
+    rmSync(folder, { recursive: true });
+    expect(quiet).toEqual([]);
+  });
+
   test('a program that is killed under traffic leaves nothing, and its peer gets its error', {
     timeout: 300_000 + KILLS * 30_000,
   }, async () => {

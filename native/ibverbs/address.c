@@ -16,7 +16,7 @@ static int is_free(const uint8_t gid[16]) { return memcmp(gid, no_gid.raw, sizeo
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
   struct roce_query_gids_reply table;
   int error = gids(context, &table);
-  if (error == 0 && (port != 1 || index < 0 || (uint32_t)index >= table.gids_count)) error = EINVAL;
+  if (error == 0 && (port != 1 || index < 0 || (uint32_t)index >= table.gids_count)) error = FAILS(EINVAL, "port_num or index: there is no such entry");
   if (error != 0) {
     errno = error;
     return -1;
@@ -35,9 +35,9 @@ static void fill_entry(struct ibv_gid_entry *to, size_t size, const uint8_t gid[
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
                       uint32_t flags, size_t size) {
   union ibv_gid gid;
-  if (flags != 0 || port != 1 || index > INT32_MAX) return errno = EINVAL;
+  if (flags != 0 || port != 1 || index > INT32_MAX) return FAILS(EINVAL, "flags, port_num or index");
   if (ibv_query_gid(context, 1, (int)index, &gid) != 0) return errno;
-  if (is_free(gid.raw)) return errno = ENODATA;
+  if (is_free(gid.raw)) return FAILS(ENODATA, "the entry is free");
   fill_entry(entry, size, gid.raw, index);
   return 0;
 }
@@ -48,10 +48,10 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
   const int error = gids(context, &table);
   size_t count = 0;
   if (error != 0) return -error;
-  if (flags != 0) return -EINVAL;
+  if (flags != 0) return -FAILS(EINVAL, "flags");
   for (uint32_t i = 0; i < table.gids_count; i++) {
     if (is_free(table.gids[i])) continue;
-    if (count == most) return -EINVAL;
+    if (count == most) return -FAILS(EINVAL, "more entries than there is room for");
     fill_entry((struct ibv_gid_entry *)((char *)entries + count++ * size), size, table.gids[i], i);
   }
   return (ssize_t)count;
@@ -127,7 +127,7 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc
   memset(attr, 0, sizeof *attr);
   attr->port_num = port;
   if ((wc->wc_flags & IBV_WC_GRH) == 0) {
-    errno = EINVAL;
+    FAILS(EINVAL, "wc: the completion has no GRH");
     return -1;
   }
   attr->is_global = 1;

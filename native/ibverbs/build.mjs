@@ -186,12 +186,13 @@ for (const path of releases)
 const isPointer = (name) =>
   /create|import|reg_|alloc|open|_str$/.test(name) && !/unimport|cmd|dereg|dealloc|destroy/.test(name);
 const stub = (symbol, name) =>
-  `long ${symbol}(void) { errno = EOPNOTSUPP; return ${isPointer(name) ? 0 : 'EOPNOTSUPP'}; }`;
+  `long ${symbol}(void) { roce_fails("${name}", EOPNOTSUPP, "not offered"); return ${isPointer(name) ? 0 : 'EOPNOTSUPP'}; }`;
 /** A jump to our function of that name. */
 const jump = (symbol, name) =>
   `__asm__(".text\\n.globl ${symbol}\\n.type ${symbol}, %function\\n${symbol}: " JUMP("${name}"));`;
 const code = [
   '#include <errno.h>',
+  'int roce_fails(const char *call, int error, const char *why);',
   '#if defined(__x86_64__)',
   '#define JUMP(name) "jmp " name "@PLT"',
   '#elif defined(__aarch64__)',

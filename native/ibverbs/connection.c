@@ -9,7 +9,7 @@ int roce_ask(struct roce_context *r, enum roce_call call, const void *request, s
   int error;
   if (!roce_may_call(r)) {
     if (reply_bytes > 0) memset(reply, 0, reply_bytes);
-    return errno = EPERM;
+    return roce_fails(roce_call_name(call), EPERM, OF_PARENT);
   }
   pthread_mutex_lock(&r->lock);
   error = roce_exchange(r->socket, call, request, request_bytes, reply, reply_bytes);
@@ -38,7 +38,7 @@ int roce_read_event(const struct roce_context *r, int fd, struct roce_event *eve
   int error = 0;
   // A child would take the parent's events.
   if (!roce_may_call(r)) {
-    errno = EPERM;
+    roce_fails("an event", EPERM, OF_PARENT);
     return -1;
   }
   room = roce_room(sizeof *event);
@@ -60,6 +60,7 @@ int roce_read_event(const struct roce_context *r, int fd, struct roce_event *eve
   memcpy(event, room, sizeof *event);
   roce_free_room(room, sizeof *event);
   if (error == 0) return 0;
+  if (error == EIO) roce_fails("an event", error, "the device has ended the connection");
   errno = error;
   return -1;
 }
@@ -85,12 +86,12 @@ void roce_remove(struct roce_context *r, struct roce_object *object) {
 
 int roce_with(struct roce_context *r, enum roce_kind kind, uint32_t handle, void (*call)(void *it, void *to), void *to) {
   struct roce_object *object;
-  if (!roce_may_call(r)) return EPERM;
+  if (!roce_may_call(r)) return roce_fails("an import", EPERM, OF_PARENT);
   pthread_mutex_lock(&r->objects_lock);
   for (object = r->objects; object != NULL && (object->handle != handle || object->kind != kind);) object = object->next;
   if (object != NULL) call(object->it, to);
   pthread_mutex_unlock(&r->objects_lock);
-  return object != NULL ? 0 : EINVAL;
+  return object != NULL ? 0 : roce_fails("an import", EINVAL, "there is no such handle");
 }
 
 int roce_destroy(struct ibv_context *context, uint32_t handle) {

@@ -58,11 +58,11 @@ int ibv_read_sysfs_file(const char *folder, const char *file, char *to, size_t s
   ssize_t n;
   int fd;
   if (size == 0 || (size_t)snprintf(path, sizeof path, "%s/%s", folder, file) >= sizeof path) {
-    errno = EINVAL;
+    FAILS(EINVAL, "the path is too long, or there is no room");
     return -1;
   }
   fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
+  if (fd < 0) return FAILS(errno, path), -1;
   n = read(fd, to, size - 1);
   close(fd);
   if (n < 0) return -1;
@@ -175,7 +175,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                            struct ibv_device_attr_ex *attr, size_t size) {
   struct ibv_device_attr_ex all = {0};
   int error;
-  if (input != NULL && input->comp_mask != 0) return errno = EINVAL;
+  if (input != NULL && input->comp_mask != 0) return roce_fails("ibv_query_device_ex", EINVAL, "input.comp_mask");
   error = query_attributes(context, &all.orig_attr, &all.tm_caps);
   if (error != 0) return error;
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
@@ -191,7 +191,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
 // The clock of the times of completions.
 static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values) {
   (void)context;
-  if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return errno = EINVAL;
+  if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return roce_fails("ibv_query_rt_values_ex", EINVAL, "comp_mask");
   values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
   return clock_gettime(CLOCK_MONOTONIC, &values->raw_clock) == 0 ? 0 : errno;
 }
@@ -199,7 +199,7 @@ static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *va
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey) {
   (void)context;
   if (port != 1 || index != 0) {
-    errno = EINVAL;
+    FAILS(EINVAL, "port_num or index: the table has one entry");
     return -1;
   }
   *pkey = htobe16(0xffff);
@@ -209,7 +209,7 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
 int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey) {
   (void)context;
   if (port == 1 && pkey == htobe16(0xffff)) return 0;
-  errno = EINVAL;
+  FAILS(EINVAL, "the table has 0xffff alone");
   return -1;
 }
 
@@ -229,6 +229,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   roce_unlock_contexts();
   if (error != 0) {
     if (errno != EXDEV && errno != EMFILE && errno != EAGAIN) errno = EIO;
+    FAILS(errno, errno == EIO ? "the device has ended the connection: is it of another version?" : "it was not introduced to the device");
     goto no_device;
   }
   pthread_mutex_init(&r->lock, NULL);
@@ -245,6 +246,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   roce_set_memory_ops(r);
   roce_set_post_ops(r);
   roce_set_poll_ops(r);
+  roce_set_other_ops(r);
   roce_set_extended_ops(r);
   roce_set_domain_ops(r);
   roce_set_tag_ops(r);

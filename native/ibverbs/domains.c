@@ -40,7 +40,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd) {
     free(it);
     return 0;
   }
-  if (count(&it->users) > 0) return errno = EBUSY;
+  if (count(&it->users) > 0) return FAILS(EBUSY, "parent domains stand on it");
   error = roce_destroy(pd->context, pd->handle);
   if (error != 0) return error;
   roce_remove(roce_of(pd->context), &it->object);
@@ -51,7 +51,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd) {
 static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr) {
   struct roce_td *td;
   if (attr->comp_mask != 0) {
-    errno = EINVAL;
+    roce_fails("ibv_alloc_td", EINVAL, "attr.comp_mask");
     return NULL;
   }
   td = calloc(1, sizeof *td);
@@ -62,7 +62,7 @@ static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_a
 
 static int dealloc_td(struct ibv_td *td) {
   struct roce_td *it = (struct roce_td *)td;
-  if (count(&it->users) > 0) return errno = EBUSY;
+  if (count(&it->users) > 0) return roce_fails("ibv_dealloc_td", EBUSY, "parent domains have it");
   free(it);
   return 0;
 }
@@ -73,7 +73,7 @@ static struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ib
   struct roce_pd *parent, *protection = attr->pd != NULL ? own(attr->pd) : NULL;
   if (protection == NULL || protection->protection != NULL || (attr->comp_mask & ~known) != 0 ||
       ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0 && (attr->alloc == NULL || attr->free == NULL))) {
-    errno = EINVAL;
+    roce_fails("ibv_alloc_parent_domain", EINVAL, "attr: no protection domain, one that is a parent domain, unknown bits, or allocators that are NULL");
     return NULL;
   }
   parent = new_pd(context, attr->pd->handle);
@@ -90,7 +90,7 @@ static struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ib
 struct ibv_context *ibv_import_device(int cmd_fd) {
   struct roce_context *r = roce_import(cmd_fd);
   if (r == NULL) {
-    errno = EOPNOTSUPP;
+    FAILS(EOPNOTSUPP, "cmd_fd is of no context of this process");
     return NULL;
   }
   close(cmd_fd);
@@ -119,7 +119,7 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle) {
   int error;
   if (mr == NULL) return NULL;
   error = roce_with(roce_of(pd->context), ROCE_MR, handle, copy_region, &mr->mr);
-  if (error == 0 && mr->mr.pd->handle != pd->handle) error = EINVAL;
+  if (error == 0 && mr->mr.pd->handle != pd->handle) error = FAILS(EINVAL, "the region is of another protection domain");
   if (error != 0) {
     free(mr);
     errno = error;

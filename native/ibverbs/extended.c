@@ -99,7 +99,7 @@ static void wr_bind(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey, cons
 }
 
 // Operations that create_qp_ex refuses: called all the same, the whole chain fails.
-static void unsupported(struct ibv_qp_ex *qp) { own(qp)->error = EOPNOTSUPP; }
+static void unsupported(struct ibv_qp_ex *qp) { own(qp)->error = roce_fails("a request of ibv_wr_start", EOPNOTSUPP, "the operation is not offered"); }
 static void wr_tso(struct ibv_qp_ex *qp, void *header, uint16_t bytes, uint16_t mss) {
   (void)header, (void)bytes, (void)mss;
   unsupported(qp);
@@ -176,14 +176,14 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
   struct roce_qp *q;
   (void)context;
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
-    errno = EINVAL;
+    roce_fails("ibv_create_qp_ex", EINVAL, "comp_mask: no protection domain");
     return NULL;
   }
   if ((attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
                                      IBV_QP_INIT_ATTR_CREATE_FLAGS)) != 0 ||
       ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0) ||
       (ops & ~(uint64_t)SEND_OPS) != 0) {
-    errno = EOPNOTSUPP;
+    roce_fails("ibv_create_qp_ex", EOPNOTSUPP, "comp_mask, create_flags or send_ops_flags");
     return NULL;
   }
   // Its 8 bytes are inline data.
@@ -236,7 +236,7 @@ static int took(struct ibv_cq_ex *cq, int count) {
 }
 
 static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) {
-  return attr != NULL && attr->comp_mask != 0 ? EINVAL : took(cq, roce_start_poll(queue(cq)));
+  return attr != NULL && attr->comp_mask != 0 ? roce_fails("ibv_start_poll", EINVAL, "attr.comp_mask") : took(cq, roce_start_poll(queue(cq)));
 }
 
 static int next_poll(struct ibv_cq_ex *cq) { return took(cq, roce_next_poll(queue(cq))); }
@@ -283,13 +283,13 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq
   if ((attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | TIMES | IBV_WC_EX_WITH_TM_INFO)) != 0 ||
       (attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) != 0 ||
       (flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0) {
-    errno = EOPNOTSUPP;
+    roce_fails("ibv_create_cq_ex", EOPNOTSUPP, "wc_flags, comp_mask or flags");
     return NULL;
   }
   // Where it is given, it is a parent domain.
   if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 && attr->parent_domain != NULL &&
       ((struct roce_pd *)attr->parent_domain)->protection == NULL) {
-    errno = EINVAL;
+    roce_fails("ibv_create_cq_ex", EINVAL, "parent_domain: another domain");
     return NULL;
   }
   cq = (struct ibv_cq_ex *)roce_create_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector,
@@ -322,12 +322,12 @@ static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq
   uint32_t needed = IBV_SRQ_INIT_ATTR_PD | (type == IBV_SRQT_TM ? IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM : 0u);
   (void)context;
   if ((attr->comp_mask & needed) != needed || (type == IBV_SRQT_TM && attr->cq == NULL)) {
-    errno = EINVAL;
+    roce_fails("ibv_create_srq_ex", EINVAL, "comp_mask: no protection domain, or no cq and tm_cap for tag matching");
     return NULL;
   }
   if (type == IBV_SRQT_TM) return roce_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr, attr->cq, &attr->tm_cap);
   if (type != IBV_SRQT_BASIC) {
-    errno = EOPNOTSUPP;
+    roce_fails("ibv_create_srq_ex", EOPNOTSUPP, "srq_type: XRC is not offered");
     return NULL;
   }
   return ibv_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);

@@ -165,7 +165,7 @@ struct roce_context *roce_import(int fd) {
 // errno has no room for a reason. Each is printed once.
 static void explain(uintptr_t start, uintptr_t end, const char *why) {
   static const char *last;
-  if (why == last) return;
+  if (why == last && !roce_debug()) return;
   last = why;
   dprintf(STDERR_FILENO, "libibverbs of roce run: 0x%" PRIxPTR " to 0x%" PRIxPTR " can't be registered: %s\n", start, end, why);
 }
@@ -244,8 +244,8 @@ int roce_share(const struct roce_context *r, void *address, size_t length, unsig
   const char *why = NULL;
   int error;
   // The memory that it would be shared with is the parent's.
-  if (!roce_may_call(r)) return errno = EPERM;
-  if (length == 0 || __builtin_add_overflow((uintptr_t)address, length + page - 1, &last)) return errno = EINVAL;
+  if (!roce_may_call(r)) return roce_fails("a registration", EPERM, OF_PARENT);
+  if (length == 0 || __builtin_add_overflow((uintptr_t)address, length + page - 1, &last)) return roce_fails("a registration", EINVAL, "length: nothing, or beyond the end of memory");
   last &= ~(page - 1);
   region = malloc(sizeof *region);
   if (region == NULL) return errno = ENOMEM;

@@ -45,6 +45,11 @@ int roce_debug(void) {
   return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
+int roce_fails(const char *call, int error, const char *why) {
+  if (roce_debug()) dprintf(STDERR_FILENO, "libibverbs of roce run: %s: %s: %s\n", call, strerror(error), why);
+  return errno = error;
+}
+
 // The payload of a reply with an errno is the reason. Callers get none of it.
 static void explain(enum roce_call call, const char *reason, size_t length, int error) {
   if (roce_debug() && error != EAGAIN)
@@ -71,6 +76,8 @@ static int grow(struct room *room, size_t length) {
   return 0;
 }
 
+#define ENDED "the device has ended the connection"
+
 static int exchange(int fd, enum roce_call call, struct room *room, const void *request, size_t request_bytes, void *reply, size_t reply_bytes) {
   uint32_t head[2] = {(uint32_t)request_bytes, call};
   if (request_bytes > ROCE_MAX_PAYLOAD) return EINVAL;
@@ -78,9 +85,11 @@ static int exchange(int fd, enum roce_call call, struct room *room, const void *
   memcpy(room->bytes, head, sizeof head);
   if (request_bytes > 0) memcpy(room->bytes + sizeof head, request, request_bytes);
   // The head is received there, too: another thread may have registered this stack.
-  if (roce_write_all(fd, room->bytes, request_bytes + sizeof head) != 0 || roce_read_all(fd, room->bytes, sizeof head) != 0) return EIO;
+  if (roce_write_all(fd, room->bytes, request_bytes + sizeof head) != 0 || roce_read_all(fd, room->bytes, sizeof head) != 0)
+    return roce_fails(roce_call_name(call), EIO, ENDED);
   memcpy(head, room->bytes, sizeof head);
-  if (head[0] > ROCE_MAX_PAYLOAD || grow(room, head[0]) != 0 || roce_read_all(fd, room->bytes, head[0]) != 0) return EIO;
+  if (head[0] > ROCE_MAX_PAYLOAD || grow(room, head[0]) != 0 || roce_read_all(fd, room->bytes, head[0]) != 0)
+    return roce_fails(roce_call_name(call), EIO, ENDED);
   // The reply to a command of librdmacm has its form in any case.
   if (head[1] == 0 || call == ROCE_UCMA_COMMAND) {
     if (reply_bytes > 0) memcpy(reply, room->bytes, head[0] < reply_bytes ? head[0] : reply_bytes);
@@ -112,7 +121,7 @@ int roce_dial(void) {
   const char *path = getenv("ROCE_SOCKET");
   int fd, error;
   if (path == NULL || strlen(path) >= sizeof address.sun_path) {
-    errno = ENOENT;
+    roce_fails("ROCE_SOCKET", ENOENT, "names no socket of a device: the program was not started by roce run");
     return -1;
   }
   strcpy(address.sun_path, path);
@@ -128,7 +137,7 @@ int roce_dial(void) {
   }
   if (error == 0) return fd;
   close(fd);
-  errno = error;
+  roce_fails(path, error, "no device can be reached there");
   return -1;
 }
 

@@ -133,7 +133,7 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
   if (!looks) return 0;
   NOT_CANCELLED;
   if (recv(r->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) return 0;
-  errno = EIO;
+  roce_fails("ibv_poll_cq", EIO, "the device has ended the connection");
   return -1;
 }
 
@@ -143,7 +143,7 @@ static int has_overrun(const struct roce_cq *own) { return load(own->ring.words 
 static int found_so_many(struct roce_cq *own, int found, uint32_t turns) {
   if (found == 0) return wait_a_little(own, turns);
   if (found < 0) {
-    errno = EIO;
+    roce_fails("ibv_poll_cq", EIO, "the queue has overrun: there were more completions than cqe");
     return -1;
   }
   idle.polls = 0;
@@ -160,7 +160,7 @@ static int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc) {
   int found = 0;
   if (count <= 0) return 0;
   if (!is_ours(cq->context)) {
-    errno = EPERM;
+    roce_fails("ibv_poll_cq", EPERM, OF_PARENT);
     return -1;
   }
   turns = turns_of(roce_of(cq->context));
@@ -191,7 +191,7 @@ int roce_start_poll(struct roce_cq *own) {
   uint32_t turns;
   int found;
   if (!is_ours(own->ex.context)) {
-    errno = EPERM;
+    roce_fails("ibv_poll_cq", EPERM, OF_PARENT);
     return -1;
   }
   turns = turns_of(roce_of(own->ex.context));
@@ -205,7 +205,7 @@ int roce_start_poll(struct roce_cq *own) {
 int roce_next_poll(struct roce_cq *own) {
   uint32_t turns = turns_of(roce_of(own->ex.context));
   if (is_ours(own->ex.context)) return found_so_many(own, take_next(own), turns);
-  errno = EPERM;
+  roce_fails("ibv_next_poll", EPERM, OF_PARENT);
   return -1;
 }
 
@@ -215,7 +215,7 @@ void roce_end_poll(struct roce_cq *own) { pthread_mutex_unlock(&own->ring.lock);
 static int req_notify(struct ibv_cq *cq, int solicited_only) {
   struct roce_cq *own = (struct roce_cq *)cq;
   uint32_t *words, *now = __atomic_load_n(&own->ring.words, __ATOMIC_SEQ_CST);
-  if (!is_ours(cq->context)) return EPERM;
+  if (!is_ours(cq->context)) return roce_fails("ibv_req_notify_cq", EPERM, OF_PARENT);
   // Again where the queue was resized meanwhile.
   do {
     uint32_t none = 0;

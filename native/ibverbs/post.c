@@ -3,6 +3,16 @@
 
 #include "rings.h"
 
+#define NOT_RTS "the queue pair is not in RTS, or has no send queue"
+
+// Programs may post until it is: one line is enough.
+static int is_full(const char *call) {
+  static int is_reported;
+  if (is_reported) return errno = ENOMEM;
+  is_reported = 1;
+  return roce_fails(call, ENOMEM, "the queue is full (further ones are not printed)");
+}
+
 static int has_room(const struct roce_ring *ring, uint32_t index) {
   return index - load(ring->words + ROCE_CONTROL_CONSUMER) < ring->capacity;
 }
@@ -29,7 +39,7 @@ static int put_inline(struct roce_qp *q, uint32_t *w, const struct ibv_send_wr *
   uint8_t *to = (uint8_t *)(w + ROCE_SEND_SGE);
   uint64_t total = 0;
   for (int i = 0; i < wr->num_sge; i++) total += wr->sg_list[i].length;
-  if (total > q->max_inline) return EINVAL;
+  if (total > q->max_inline) return roce_fails("a send request", EINVAL, "sg_list: more inline data than max_inline_data");
   for (int i = 0; i < wr->num_sge; i++) {
     memcpy(to, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
     to += wr->sg_list[i].length;
@@ -51,13 +61,13 @@ static void put_bind(uint32_t *w, const struct ibv_mw *mw, uint32_t rkey, const 
 
 static int put_send(struct roce_qp *q, uint32_t *w, const struct ibv_send_wr *wr) {
   unsigned flags = wr->send_flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE);
-  if ((wr->send_flags & IBV_SEND_IP_CSUM) != 0) return EOPNOTSUPP;
-  if (wr->num_sge < 0 || (unsigned)wr->num_sge > q->max_sge) return EINVAL;
+  if ((wr->send_flags & IBV_SEND_IP_CSUM) != 0) return roce_fails("a send request", EOPNOTSUPP, "send_flags: IBV_SEND_IP_CSUM");
+  if (wr->num_sge < 0 || (unsigned)wr->num_sge > q->max_sge) return roce_fails("a send request", EINVAL, "num_sge: more than max_send_sge");
   w[ROCE_SEND_WR_ID_LOW] = (uint32_t)wr->wr_id;
   w[ROCE_SEND_WR_ID_HIGH] = (uint32_t)(wr->wr_id >> 32);
   switch ((unsigned)wr->opcode) {
     case IBV_WR_BIND_MW:
-      if (wr->bind_mw.mw == NULL || wr->bind_mw.mw->type != IBV_MW_TYPE_2) return EINVAL;
+      if (wr->bind_mw.mw == NULL || wr->bind_mw.mw->type != IBV_MW_TYPE_2) return roce_fails("a send request", EINVAL, "bind_mw.mw: no window of type 2");
       put_bind(w, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
       w[ROCE_SEND_OPCODE_FLAGS] = IBV_WR_BIND_MW | (flags & ~(unsigned)IBV_SEND_INLINE) << 8;
       return 0;
@@ -77,17 +87,17 @@ static int put_send(struct roce_qp *q, uint32_t *w, const struct ibv_send_wr *wr
     case ROCE_WR_ATOMIC_WRITE:
       break;
     default:
-      return EOPNOTSUPP;
+      return roce_fails("a send request", EOPNOTSUPP, "opcode");
   }
   if ((flags & IBV_SEND_INLINE) != 0) {
     int error = put_inline(q, w, wr);
     if (error != 0) return error;
   } else {
-    if (!put_list(w + ROCE_SEND_SGE, wr->sg_list, wr->num_sge, w + ROCE_SEND_LENGTH)) return EINVAL;
+    if (!put_list(w + ROCE_SEND_SGE, wr->sg_list, wr->num_sge, w + ROCE_SEND_LENGTH)) return roce_fails("a send request", EINVAL, "sg_list: 4 GiB or more");
     w[ROCE_SEND_SGE_COUNT] = (uint32_t)wr->num_sge;
   }
   if (q->ex.qp_base.qp_type == IBV_QPT_UD) {
-    if (wr->wr.ud.ah == NULL) return EINVAL;
+    if (wr->wr.ud.ah == NULL) return roce_fails("a send request", EINVAL, "wr.ud.ah: none");
     w[ROCE_SEND_ADDRESS_HANDLE] = ((const struct roce_ah *)wr->wr.ud.ah)->number;
     w[ROCE_SEND_REMOTE_QPN] = wr->wr.ud.remote_qpn & 0xffffff;
     w[ROCE_SEND_REMOTE_QKEY] = wr->wr.ud.remote_qkey;
@@ -117,13 +127,13 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
   int error = 0;
   if (!is_ours(qp->context)) {
     *bad = wr;
-    return EPERM;
+    return roce_fails("a send request", EPERM, OF_PARENT);
   }
   pthread_mutex_lock(&ring->lock);
   index = ring->producer;
-  if (!sends(ring)) error = EINVAL;
+  if (!sends(ring)) error = roce_fails("a send request", EINVAL, NOT_RTS);
   for (; error == 0 && wr != NULL; wr = wr->next) {
-    error = has_room(ring, index) ? put_send(q, entry(ring, index), wr) : ENOMEM;
+    error = has_room(ring, index) ? put_send(q, entry(ring, index), wr) : is_full("a send request");
     if (error != 0) break;
     if (wr->opcode == IBV_WR_BIND_MW) wr->bind_mw.mw->rkey = wr->bind_mw.rkey;
     index++;
@@ -136,11 +146,11 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 
 void roce_start_sends(struct roce_qp *q) {
   if (!is_ours(q->ex.qp_base.context)) {
-    q->error = EPERM;
+    q->error = roce_fails("ibv_wr_start", EPERM, OF_PARENT);
     return;
   }
   pthread_mutex_lock(&q->sends.lock);
-  q->error = sends(&q->sends) ? 0 : EINVAL;
+  q->error = sends(&q->sends) ? 0 : roce_fails("ibv_wr_start", EINVAL, NOT_RTS);
   q->count = 0;
   q->is_open = 0;
 }
@@ -148,14 +158,14 @@ void roce_start_sends(struct roce_qp *q) {
 void roce_put_open(struct roce_qp *q) {
   const uint32_t index = q->sends.producer + q->count;
   if (!q->is_open || q->error != 0) return;
-  q->error = has_room(&q->sends, index) ? put_send(q, entry(&q->sends, index), &q->wr) : ENOMEM;
+  q->error = has_room(&q->sends, index) ? put_send(q, entry(&q->sends, index), &q->wr) : is_full("a send request");
   q->is_open = 0;
   q->count++;
 }
 
 int roce_end_sends(struct roce_qp *q, int posts) {
   int error;
-  if (!is_ours(q->ex.qp_base.context)) return EPERM;
+  if (!is_ours(q->ex.qp_base.context)) return roce_fails("ibv_wr_complete", EPERM, OF_PARENT);
   if (posts) roce_put_open(q);
   error = q->error;
   if (posts && error == 0 && q->count > 0) roce_publish(q->ex.qp_base.context, &q->sends, q->sends.producer + q->count, 1);
@@ -168,11 +178,12 @@ static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bin
   struct roce_ring *ring = &q->sends;
   uint32_t *w, rkey;
   int error = 0;
-  if (!is_ours(qp->context)) return EPERM;
-  if (mw->type != IBV_MW_TYPE_1 || (bind->bind_info.mr == NULL && bind->bind_info.length > 0)) return EINVAL;
+  if (!is_ours(qp->context)) return roce_fails("ibv_bind_mw", EPERM, OF_PARENT);
+  if (mw->type != IBV_MW_TYPE_1 || (bind->bind_info.mr == NULL && bind->bind_info.length > 0))
+    return roce_fails("ibv_bind_mw", EINVAL, "mw is not of type 1, or bind_info has no region");
   pthread_mutex_lock(&ring->lock);
-  if (!sends(ring)) error = EINVAL;
-  else if (!has_room(ring, ring->producer)) error = ENOMEM;
+  if (!sends(ring)) error = roce_fails("ibv_bind_mw", EINVAL, NOT_RTS);
+  else if (!has_room(ring, ring->producer)) error = is_full("ibv_bind_mw");
   else {
     w = entry(ring, ring->producer);
     rkey = ibv_inc_rkey(mw->rkey);
@@ -193,19 +204,20 @@ static int post_recv(struct ibv_context *context, struct roce_ring *ring, unsign
   int error = 0;
   if (!is_ours(context)) {
     *bad = wr;
-    return EPERM;
+    return roce_fails("a receive request", EPERM, OF_PARENT);
   }
   pthread_mutex_lock(&ring->lock);
   index = ring->producer;
-  if (ring->capacity == 0 || (wants_state && load(ring->words + ROCE_CONTROL_STATE) == IBV_QPS_RESET)) error = EINVAL;
+  if (ring->capacity == 0 || (wants_state && load(ring->words + ROCE_CONTROL_STATE) == IBV_QPS_RESET))
+    error = roce_fails("a receive request", EINVAL, "the queue pair is in RESET, or has no receive queue");
   for (; error == 0 && wr != NULL; wr = wr->next) {
     uint32_t *w;
-    if (!has_room(ring, index)) error = ENOMEM;
-    else if (wr->num_sge < 0 || (unsigned)wr->num_sge > max_sge) error = EINVAL;
+    if (!has_room(ring, index)) error = is_full("a receive request");
+    else if (wr->num_sge < 0 || (unsigned)wr->num_sge > max_sge) error = roce_fails("a receive request", EINVAL, "num_sge: more than the queue has room for");
     if (error != 0) break;
     w = entry(ring, index);
     if (!put_list(w + ROCE_RECV_SGE, wr->sg_list, wr->num_sge, w + ROCE_RECV_LENGTH)) {
-      error = EINVAL;
+      error = roce_fails("a receive request", EINVAL, "sg_list: 4 GiB or more");
       break;
     }
     w[ROCE_RECV_WR_ID_LOW] = (uint32_t)wr->wr_id;

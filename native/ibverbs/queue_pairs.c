@@ -45,7 +45,7 @@ struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) 
   int error;
   if (cap.max_inline_data < room && cap.max_send_sge <= MAX_SGE) cap.max_inline_data = room;
   if (attr->send_cq == NULL || attr->recv_cq == NULL) {
-    errno = EINVAL;
+    roce_fails("ibv_create_qp", EINVAL, "send_cq or recv_cq: none");
     return NULL;
   }
   own = calloc(1, sizeof *own);
@@ -138,7 +138,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask) {
   struct roce_modify_qp_reply reply;
   int error;
   // A thread that the child does not have may hold the locks.
-  if (!roce_may_call(roce_of(qp->context))) return errno = EPERM;
+  if (!roce_may_call(roce_of(qp->context))) return FAILS(EPERM, OF_PARENT);
   if ((mask & IBV_QP_CAP) != 0) {
     pthread_mutex_lock(&own->sends.lock);
     pthread_mutex_lock(&own->receives.lock);

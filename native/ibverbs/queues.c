@@ -56,7 +56,7 @@ struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *c
   struct ibv_cq *cq;
   int error;
   if (cqe == 0 || cqe > INT32_MAX || comp_vector >= (uint32_t)context->num_comp_vectors) {
-    errno = EINVAL;
+    roce_fails("ibv_create_cq", EINVAL, "cqe or comp_vector");
     return NULL;
   }
   own = calloc(1, sizeof *own);
@@ -105,16 +105,16 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe) {
   struct roce_resize_cq_reply reply;
   struct roce_completion *room;
   int error;
-  if (cqe <= 0) return errno = EINVAL;
+  if (cqe <= 0) return FAILS(EINVAL, "cqe");
   // A thread that the child does not have may hold the lock.
-  if (!roce_may_call(r)) return errno = EPERM;
+  if (!roce_may_call(r)) return FAILS(EPERM, OF_PARENT);
   // From the call on: of two resizes at once, the rings come in the device's order.
   pthread_mutex_lock(&own->ring.lock);
   // Before the call, after which the ring is another.
   room = malloc(((size_t)own->held + own->ring.capacity) * sizeof *room);
   if (room == NULL) {
     pthread_mutex_unlock(&own->ring.lock);
-    return errno = ENOMEM;
+    return FAILS(ENOMEM, "no memory for the completions that are there");
   }
   error = roce_ask_resize_cq(r, &request, &reply);
   if (error == 0) {
@@ -260,7 +260,7 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
   struct roce_modify_srq_reply reply;
   int error;
   // A thread that the child does not have may hold the lock.
-  if (!roce_may_call(roce_of(srq->context))) return errno = EPERM;
+  if (!roce_may_call(roce_of(srq->context))) return FAILS(EPERM, OF_PARENT);
   pthread_mutex_lock(&own->receives.lock);
   error = roce_ask_modify_srq(roce_of(srq->context), &request, &reply);
   if (error == 0 && reply.moved) roce_take_queue(roce_of(srq->context), &reply.queue, &own->receives);

@@ -169,6 +169,11 @@ int roce_greet(struct roce_context *r);
 
 // Whether ROCE_DEBUG asks for the reasons of calls that fail, on stderr.
 int roce_debug(void);
+// Prints it then: errno has no room for it. Sets errno to the error, and returns it.
+int roce_fails(const char *call, int error, const char *why);
+// The same from a verb of that name.
+#define FAILS(error, why) roce_fails(__func__, error, why)
+#define OF_PARENT "the context is the parent's, and a child has none of it"
 
 // All of the bytes, through signals. 0 or −1.
 int roce_write_all(int fd, const void *bytes, size_t length);
@@ -256,6 +261,7 @@ struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 // Fills in the operations of a context.
 void roce_set_post_ops(struct roce_context *r);
 void roce_set_poll_ops(struct roce_context *r);
+void roce_set_other_ops(struct roce_context *r);
 void roce_set_extended_ops(struct roce_context *r);
 void roce_set_memory_ops(struct roce_context *r);
 void roce_set_domain_ops(struct roce_context *r);

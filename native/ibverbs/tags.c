@@ -15,7 +15,8 @@ static int post_operation(struct ibv_srq *srq, struct ibv_ops_wr *wr) {
   int error;
   if (adds) {
     const unsigned count = (unsigned)wr->tm.add.num_sge;
-    if (wr->tm.add.num_sge < 0 || count > ((struct roce_srq *)srq)->max_sge || count > COUNT(request.sges)) return EINVAL;
+    if (wr->tm.add.num_sge < 0 || count > ((struct roce_srq *)srq)->max_sge || count > COUNT(request.sges))
+      return roce_fails("ibv_post_srq_ops", EINVAL, "tm.add.num_sge: more than the queue has room for");
     request.recv_wr_id = wr->tm.add.recv_wr_id;
     request.tag = wr->tm.add.tag;
     request.mask = wr->tm.add.mask;
