@@ -8,12 +8,19 @@ import type { Context } from './context.ts';
 import type { Owner } from './qp/owner.ts';
 import type { MemoryWindow } from './region.ts';
 import { SendWqe } from './rings.ts';
+import type { WrOpcodeRow } from './wr-opcodes.ts';
 
 const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.ZERO_BASED;
 
 /** Executes the entry at word `w` of a send queue; the status that it completes with. */
-export function executeLocal(context: Context, qp: Owner, words: Uint32Array, w: number): number {
-  if ((words[w + SendWqe.OPCODE_FLAGS] & 0xff) === WrOpcode.BIND_MW) return bindWindow(context, qp, words, w);
+export function executeLocal(
+  context: Context,
+  qp: Owner,
+  { opcode }: WrOpcodeRow,
+  words: Uint32Array,
+  w: number,
+): number {
+  if (opcode === WrOpcode.BIND_MW) return bindWindow(context, qp, words, w);
   const window = invalidatable(context, qp, words[w + SendWqe.IMMEDIATE]);
   if (!window) return WcStatus.MW_BIND_ERR; // A memory management operation error, as a bind's (§11.6.2).
   context.memory.unbind(window);

@@ -15,6 +15,7 @@ import {
   isMemoryGone,
   type MrCreated,
   markRuns,
+  type NewRing,
   type QpAttr,
   type QpCreated,
   type QpType,
@@ -129,6 +130,7 @@ export interface QpOptions {
   cq?: number;
   recovery?: Partial<Recovery>;
   congestion?: Partial<Congestion>;
+  newRing?: NewRing;
 }
 
 /** The batch of all arrivals: one, because a batch is filled and received in one step, and its memory takes time to get. */
@@ -174,7 +176,7 @@ export class Side {
   }
 
   /** The queue pair that `post` and `postRecv` mean from now on. */
-  createQp(cap = {}, { type = 'RC', srq, cq = this.cqHandle, recovery, congestion }: QpOptions = {}): void {
+  createQp(cap = {}, { type = 'RC', srq, cq = this.cqHandle, ...options }: QpOptions = {}): void {
     this.qp = this.adapter.createQp({
       pd: this.pd,
       type,
@@ -183,8 +185,7 @@ export class Side {
       recvCq: cq,
       cap: { maxSendWr: 64, maxRecvWr: 64, maxSendSge: 4, maxRecvSge: 4, maxInlineData: 128, ...cap },
       sqSigAll: false,
-      ...(recovery === undefined ? {} : { recovery }),
-      ...(congestion === undefined ? {} : { congestion }),
+      ...options,
     });
     this.sq = new Ring(this.qp.sendQueue);
     this.rq = new Ring(this.qp.recvQueue);
@@ -354,6 +355,8 @@ export class Pair {
   watch: Watch | undefined;
   /** The link's report on a packet: 0 if it takes it, else the errno for which it does not. */
   refuse: ((packet: Packet, from: Side) => number) | undefined;
+  /** Sees each batch before its packets leave. */
+  inspect: ((batch: TxBatch, from: Side) => void) | undefined;
   /** Packets that arrive together are marked as runs. */
   runs = true;
   /** Where a packet comes in: a group's index instead of the address. */
@@ -470,6 +473,7 @@ export class Pair {
     for (;;) {
       tx.clear();
       if (side.adapter.transmit(tx) === 0) return;
+      this.inspect?.(tx, side);
       for (let i = 0; i < tx.count; i++) {
         if (isMemoryGone(tx, i)) throw new Error('a packet of memory that is gone');
         const packet = gatherSlot(tx, i);

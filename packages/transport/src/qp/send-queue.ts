@@ -8,8 +8,9 @@ import { indexAfter, indexBefore, indexDiff, indexLess } from '../serial.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
 
-/** Of the first word of an entry's span, above the PSN: a READ or an atomic. Its operation in the ring may be another by now. */
+/** Of the first word of an entry's span, above the PSN: a READ or an atomic; and its `Wire`. Its operation in the ring may be another by now. */
 const READ_OR_ATOMIC = 1 << 24;
+const WIRE_SHIFT = 25;
 /** Those of a queue that nothing was started of. */
 const NO_SPANS = new Int32Array(0);
 
@@ -68,14 +69,20 @@ export class SendQueue {
     this.#spans = spans;
   }
 
-  /** One past the last entry that the program has posted. */
+  /** One past the last entry that the program has posted; one that posts more than there is room for has posted nothing. */
   get posted(): number {
-    return this.#ring.end(this.#started);
+    const end = this.#ring.end(this.#started);
+    return indexDiff(end, this.#head) > this.#ring.capacity ? this.#started : end;
   }
 
   /** Whether an entry waits to be started. */
   get waiting(): boolean {
-    return this.#ring.has(this.#started);
+    return this.#ring.has(this.#started) && !this.#isFull;
+  }
+
+  /** Every entry was started: what the program posts meanwhile would take the place of one that is out. */
+  get #isFull(): boolean {
+    return indexDiff(this.#started, this.#head) >= this.#ring.capacity;
   }
 
   /** Scatter/gather elements that an entry has room for, whatever its own count of elements. */
@@ -95,6 +102,17 @@ export class SendQueue {
   /** The operation of an entry; undefined where the program wrote none that there is. */
   rowOf(index: number): WrOpcodeRow | undefined {
     return WR_OPCODES[this.#ring.words[this.#ring.wordOf(index) + SendWqe.OPCODE_FLAGS] & 0xff];
+  }
+
+  /** The same, of an entry that was started; undefined where the program wrote one of another kind since. */
+  startedRow(index: number): WrOpcodeRow | undefined {
+    const row = this.rowOf(index);
+    return row?.wire === this.wireOf(index) ? row : undefined;
+  }
+
+  /** How an entry that was started travels: a `Wire`. */
+  wireOf(index: number): number {
+    return this.#spans[2 * (index & this.#mask)] >>> WIRE_SHIFT;
   }
 
   /** First PSN of an entry that was started. */
@@ -119,14 +137,14 @@ export class SendQueue {
 
   /** Asks for a doorbell at the next entry. True if one came meanwhile. */
   sleep(): boolean {
-    return this.#ring.sleep(this.#started);
+    return this.#ring.sleep(this.#started) && !this.#isFull;
   }
 
-  /** Gives the next entry its PSNs. */
-  start(psn: number, packets: number): void {
+  /** Gives the next entry its PSNs. @param row its operation, as it was looked at */
+  start(psn: number, packets: number, { wire, readOrAtomic }: WrOpcodeRow): void {
     const at = this.#started & this.#mask;
     if (this.#spans === NO_SPANS) this.#spans = new Int32Array(2 * this.#ring.capacity);
-    this.#spans[2 * at] = this.rowOf(this.#started)?.readOrAtomic ? psn | READ_OR_ATOMIC : psn;
+    this.#spans[2 * at] = psn | (readOrAtomic ? READ_OR_ATOMIC : 0) | (wire << WIRE_SHIFT);
     this.#spans[2 * at + 1] = packets;
     this.#count(this.#started, 1);
     this.#started = indexAfter(this.#started);

@@ -102,8 +102,9 @@ export class FrameSender {
       const row = queue.rowOf(index);
       const { words } = queue;
       const length = words[w + SendWqe.LENGTH];
-      const status = checkEntry(this.#context, this.#owner, queue, index, row);
-      if (status !== WcStatus.SUCCESS) return status;
+      const isInline = ((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
+      const status = checkEntry(this.#context, this.#owner, queue, index, row, length, isInline);
+      if (row === undefined || status !== WcStatus.SUCCESS) return status;
       if (length < HEADER_BYTES || length > MAX_FRAME_BYTES) return WcStatus.LOC_LEN_ERR;
       if (this.#pacer.limited) {
         const wait = this.#pacer.wait(now);
@@ -114,11 +115,11 @@ export class FrameSender {
         this.#pacer.chargeBytes(length);
       }
       const first = batch.fragmentCount;
-      if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
+      if (isInline) {
         addFragment(batch, this.#owner.sqRegion, (w + SendWqe.SGE) * 4, length);
       } else {
         const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
-        if (!this.#gather(words, w + SendWqe.SGE, count)) {
+        if (!this.#gather(words, w + SendWqe.SGE, count, length)) {
           batch.fragmentCount = first;
           return WcStatus.LOC_PROT_ERR;
         }
@@ -129,12 +130,13 @@ export class FrameSender {
       batch.slots[s + Tx.FRAGMENT_COUNT] = batch.fragmentCount - batch.slots[s + Tx.FRAGMENT_FIRST];
       batch.slots[s + Tx.PAYLOAD_LENGTH] = length;
       batch.slots[s + Tx.QPN] = this.#owner.qpn;
-      queue.start(0, 0);
+      queue.start(0, 0, row);
     }
   }
 
-  /** Adds the elements of a list, which was checked. False where the program's thread has changed it since. */
-  #gather(words: Uint32Array, first: number, count: number): boolean {
+  /** Adds the `total` bytes of a list, which was checked. False where the program's thread has changed it since. */
+  #gather(words: Uint32Array, first: number, count: number, total: number): boolean {
+    let left = total;
     for (let i = 0, w = first; i < count; i++, w += SGE_WORDS) {
       const length = words[w + Sge.LENGTH];
       if (length === 0) continue;
@@ -143,8 +145,9 @@ export class FrameSender {
       if (mr?.pd !== this.#owner.pd || at < 0) return false;
       if (mr.reach && !this.#context.regions.fetched.pull(mr.reach, at, length)) return false;
       addFragment(this.#batch, mr.region, at, length);
+      left -= length;
     }
-    return true;
+    return left === 0;
   }
 
   /** Gives the batch to the port, and completes the entries that the port has processed. False where it has no room for all of it. */

@@ -1,5 +1,5 @@
 /** Whether a send entry is right: looked at when it starts, in the order of the completion statuses' table (IBTA vol 1 §11.6.2). */
-import { Access, SendFlags, WcStatus } from '../constants.ts';
+import { Access, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
@@ -7,19 +7,25 @@ import { SendWqe } from '../rings.ts';
 import { checkList } from '../sge.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 
-/** @returns `WcStatus`: why the entry can't be executed */
+/**
+ * Operation, length and the flag of inline data are the caller's, who goes on with the values that were checked: the program may write others
+ * meanwhile. Elements are checked again when they are used.
+ *
+ * @returns `WcStatus`: why the entry can't be executed
+ */
 export function checkEntry(
   context: Context,
   owner: Owner,
   queue: SendQueue,
   index: number,
   row: WrOpcodeRow | undefined,
+  length: number,
+  isInline: boolean,
 ): number {
   const { words } = queue;
   const w = queue.wordOf(index);
   if (row === undefined || (row.services & owner.service) === 0) return WcStatus.LOC_QP_OP_ERR;
   if (row.wire === Wire.LOCAL) return WcStatus.SUCCESS;
-  const length = words[w + SendWqe.LENGTH];
   const most = owner.datagram ? owner.attributes.pathMtu : context.limits.maxMessageSize;
   if (length > most) return WcStatus.LOC_LEN_ERR;
   if (owner.datagram) {
@@ -27,7 +33,6 @@ export function checkEntry(
     if (ah?.pd !== owner.pd) return WcStatus.LOC_QP_OP_ERR;
   }
   if (row.readOrAtomic && owner.attributes.maxRdAtomic === 0) return WcStatus.LOC_QP_OP_ERR;
-  const isInline = ((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
   if (isInline && (!row.inline || length > owner.cap.maxInlineData)) return WcStatus.LOC_QP_OP_ERR;
   if (row.length >= 0 && length !== row.length) return WcStatus.LOC_LEN_ERR;
   if (isInline) return WcStatus.SUCCESS;

@@ -85,7 +85,7 @@ export class Completer {
     const { head } = queue;
     if (info.opcode !== Opcode.RC_RDMA_READ_RESPONSE_MIDDLE || psn !== requester.unackedPsn) return 0;
     if (!this.awaits(packet) || !requester.recovery.idle || requester.reads.early.count > 0) return 0;
-    if (queue.rowOf(head)?.wire !== Wire.READ || payload !== this.#owner.attributes.pathMtu) return 0;
+    if (queue.startedRow(head)?.wire !== Wire.READ || payload !== this.#owner.attributes.pathMtu) return 0;
     const index = psnDiff(psn, queue.firstPsn(head));
     const inFlight = psnDiff(requester.sendPsn, psn);
     const count = requester.reads.middles(index, queue.packetsOf(head), Math.min(most, RUN_MAX, inFlight));
@@ -198,7 +198,7 @@ export class Completer {
     const requester = this.#requester;
     const before = requester.unackedPsn;
     if (!this.#reachResponse(packet, before)) return;
-    const wire = queue.rowOf(queue.head)?.wire;
+    const wire = queue.startedRow(queue.head)?.wire;
     if (wire === Wire.PLACEMENT) {
       this.#receivePlaced(packet, before);
       return;
@@ -278,7 +278,7 @@ export class Completer {
     const before = requester.unackedPsn;
     if (!this.#reachResponse(packet, before)) return;
     const isAck = aethKind(aethSyndrome(slab, at + BTH_BYTES)) === AethKind.ACK;
-    if (queue.rowOf(queue.head)?.wire !== Wire.ATOMIC || !isAck) {
+    if (queue.startedRow(queue.head)?.wire !== Wire.ATOMIC || !isAck) {
       requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
     }
@@ -331,7 +331,7 @@ export class Completer {
     }
     let entry = queue.head;
     while (queue.packetsOf(entry) === 0 || psnDiff(psn, queue.lastPsn(entry)) > 0) entry = indexAfter(entry);
-    if (queue.rowOf(entry)?.wire !== Wire.READ || !early.fits(psn, unackedPsn)) return false;
+    if (queue.startedRow(entry)?.wire !== Wire.READ || !early.fits(psn, unackedPsn)) return false;
     const index = psnDiff(psn, queue.firstPsn(entry));
     const { pathMtu } = this.#owner.attributes;
     const offset = index * pathMtu;

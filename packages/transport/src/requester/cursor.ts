@@ -102,17 +102,19 @@ export class SendCursor {
     const list = queue.wordOf(this.#entry) + SendWqe.SGE;
     while (length > 0) {
       const w = list + this.#element * SGE_WORDS;
-      const left = words[w + Sge.LENGTH] - this.#offset;
+      // Once: another thread of the program may write a second value meanwhile.
+      const size = words[w + Sge.LENGTH];
+      const left = size - this.#offset;
       if (left <= 0) {
         this.#element++;
         this.#offset = 0;
-        if (this.#element > owner.cap.maxSendSge) return false;
+        if (this.#element >= owner.cap.maxSendSge) return false;
         continue;
       }
       const take = Math.min(left, length);
       const mr = memory.byLkey(words[w + Sge.LKEY]);
       if (!mr || mr.pd !== owner.pd) return false;
-      const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
+      const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
       if (at < 0) return false;
       if (mr.reach && !regions.fetched.pull(mr.reach, at + this.#offset, take)) return false;
       addFragment(batch, mr.region, mr.isNull ? 0 : at + this.#offset, take);

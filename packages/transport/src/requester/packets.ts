@@ -56,13 +56,14 @@ export class RequestPackets {
     const first = cursor.packet === 0;
     const start = cursor.packet * attributes.pathMtu;
     const size = last ? length - start : attributes.pathMtu;
-    // The program made the message shorter after it was started.
-    if (size < 0) return WcStatus.LOC_LEN_ERR;
+    // The program made the message shorter or longer after it was started.
+    if (size < 0 || size > attributes.pathMtu) return WcStatus.LOC_LEN_ERR;
     const fragments = batch.fragmentCount;
 
     const ah = owner.datagram ? this.#context.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]) : undefined;
-    if (owner.datagram && !ah) return WcStatus.LOC_QP_OP_ERR;
+    if (owner.datagram && ah?.pd !== owner.pd) return WcStatus.LOC_QP_OP_ERR;
     if ((flags & SendFlags.INLINE) !== 0) {
+      if (start + size > owner.cap.maxInlineData) return WcStatus.LOC_QP_OP_ERR;
       if (size > 0) addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + start, size);
     } else if (!cursor.gather(this.#context, owner, this.#queue, batch, size)) {
       batch.fragmentCount = fragments;
@@ -120,6 +121,7 @@ export class RequestPackets {
     for (; added < count && !batch.full; added++) {
       const fragments = batch.fragmentCount;
       if (inline) {
+        if ((cursor.packet + 1) * pathMtu > owner.cap.maxInlineData) break;
         addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + cursor.packet * pathMtu, pathMtu);
       } else if (!cursor.gather(this.#context, owner, queue, batch, pathMtu)) {
         batch.fragmentCount = fragments;
@@ -182,9 +184,11 @@ export class RequestPackets {
     const { words } = queue;
     const w = queue.wordOf(cursor.entry);
     const isFlush = row.opcode === WrOpcode.FLUSH;
-    const size = words[w + SendWqe.LENGTH];
+    // As it was checked; the entry may have another length by now.
+    const size = row.length;
     const fragments = batch.fragmentCount;
     if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
+      if (size > owner.cap.maxInlineData) return WcStatus.LOC_QP_OP_ERR;
       addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4, size);
     } else if (!cursor.gather(this.#context, owner, queue, batch, size)) {
       batch.fragmentCount = fragments;

@@ -2,7 +2,7 @@
 import { SendFlags, WcStatus, WrOpcode } from '../constants.ts';
 import { SendWqe } from '../rings.ts';
 import { executeLocal } from '../windows.ts';
-import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
+import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import { checkEntry } from './checks.ts';
 import type { Credits } from './credits.ts';
 import type { RequesterParts } from './parts.ts';
@@ -29,15 +29,18 @@ export class Starter {
     const index = cursor.entry;
     const { words } = queue;
     const w = queue.wordOf(index);
-    const row = queue.rowOf(index);
-    const flags = words[w + SendWqe.OPCODE_FLAGS] >>> 8;
+    // Each word is looked at once: the program may write another meanwhile.
+    const opcodeFlags = words[w + SendWqe.OPCODE_FLAGS];
+    const length = words[w + SendWqe.LENGTH];
+    const row = WR_OPCODES[opcodeFlags & 0xff];
+    const flags = opcodeFlags >>> 8;
     if (row !== undefined && (flags & SendFlags.FENCE) !== 0 && this.#fenceHolds(row)) return false;
 
-    let status = checkEntry(context, owner, queue, index, row);
+    let status = checkEntry(context, owner, queue, index, row, length, (flags & SendFlags.INLINE) !== 0);
     if (status === WcStatus.SUCCESS && row!.wire === Wire.LOCAL) {
-      status = executeLocal(context, owner, words, w);
+      status = executeLocal(context, owner, row!, words, w);
       if (status === WcStatus.SUCCESS) {
-        this.#finishLocal();
+        this.#finishLocal(row!);
         return true;
       }
     }
@@ -51,10 +54,9 @@ export class Starter {
     if (row!.consumesReceive && credits.exhausted && !flight.isOver) return false;
 
     const { pathMtu } = owner.attributes;
-    const packets =
-      row!.wire === Wire.ATOMIC ? 1 : Math.max(1, Math.ceil(words[w + SendWqe.LENGTH] / pathMtu));
-    queue.start(cursor.psn, packets);
-    credits.count(this.#messagesOf(row!, packets));
+    const packets = row!.wire === Wire.ATOMIC ? 1 : Math.max(1, Math.ceil(length / pathMtu));
+    queue.start(cursor.psn, packets, row!);
+    credits.count(this.#messagesOf(row!.wire, packets));
     cursor.place(index, cursor.psn);
     return true;
   }
@@ -69,15 +71,15 @@ export class Starter {
     if (queue.started === queue.head) return;
     const last = (queue.started - 1) | 0;
     if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return;
-    this.#credits.count(-this.#messagesOf(queue.rowOf(last), queue.packetsOf(last)));
+    this.#credits.count(-this.#messagesOf(queue.wireOf(last), queue.packetsOf(last)));
     queue.unstart();
     reads.stopWaiting();
     timers.stop(Timer.READ_BUDGET);
   }
 
   /** Messages that the responder counts for an entry. */
-  #messagesOf(row: WrOpcodeRow | undefined, packets: number): number {
-    return row?.wire === Wire.READ ? this.#parts.reads.requestsFor(packets) : 1;
+  #messagesOf(wire: number, packets: number): number {
+    return wire === Wire.READ ? this.#parts.reads.requestsFor(packets) : 1;
   }
 
   /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */
@@ -89,11 +91,11 @@ export class Starter {
   }
 
   /** A local operation is done; it completes in its turn. */
-  #finishLocal(): void {
+  #finishLocal(row: WrOpcodeRow): void {
     const { flight } = this.#parts;
     const { cursor, queue } = flight;
     const index = cursor.entry;
-    queue.start(cursor.psn, 0);
+    queue.start(cursor.psn, 0, row);
     cursor.place(queue.started, cursor.psn);
     if (index === queue.head) queue.completeOldest();
   }

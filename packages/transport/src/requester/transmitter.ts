@@ -150,7 +150,7 @@ export class Transmitter {
     const { early } = reads;
     if (early.count === 0) return false;
     const { cursor, queue } = this.#flight;
-    const row = queue.rowOf(cursor.entry);
+    const row = queue.startedRow(cursor.entry);
     if (row === undefined) return false;
     const packets = queue.packetsOf(cursor.entry);
     const asks = row.readOrAtomic;
@@ -181,7 +181,7 @@ export class Transmitter {
       count = Math.min(count, open, PSN_SPAN - out, this.#ackInterval - 1 - flight.sinceAckReq);
     }
     if (count <= 0) return 0;
-    const row = queue.rowOf(cursor.entry);
+    const row = queue.startedRow(cursor.entry);
     if (row === undefined || row.readOrAtomic) return 0;
     const added = this.#packets.addMiddles(batch, cursor, row, count);
     flight.advanced();
@@ -218,7 +218,7 @@ export class Transmitter {
     const { owner } = this.#parts;
     const flight = this.#flight;
     const { queue } = flight;
-    const row = queue.rowOf(cursor.entry);
+    const row = queue.startedRow(cursor.entry);
     if (row === undefined) return this.#fail(cursor, WcStatus.LOC_QP_OP_ERR);
     if (row.readOrAtomic) return this.#addReadOrAtomic(batch, cursor, row);
     const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;

@@ -105,7 +105,7 @@ export class WholeMessages {
       const bits = migReq | (pad << BTH_PAD_SHIFT) | (solicited ? BthFlags.SOLICITED : 0);
       writeBth(batch.headers, base, owner.transport | row.only, bits, DEFAULT_PKEY, destQpn, askAck | psn);
       finishSlot(owner, batch, headerLength, fragments, length, pad, entry);
-      queue.start(psn, 1);
+      queue.start(psn, 1, row);
       credits.count(1);
       psn = psnAdd(psn, 1);
     }

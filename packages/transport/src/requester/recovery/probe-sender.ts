@@ -59,7 +59,7 @@ export class ProbeSender {
     const { areSeen } = this.#losses;
     const last = psnAdd(flight.cursor.psn, -1);
     cursor.find(queue, last, pathMtu);
-    const endsInRead = queue.rowOf(cursor.entry)?.wire === Wire.READ;
+    const endsInRead = queue.wireOf(cursor.entry) === Wire.READ;
     const isRefused = unackedPsn === refusedPsn;
     const isOldest = areSeen || isRefused;
     let psn = isOldest ? unackedPsn : last;
@@ -71,7 +71,7 @@ export class ProbeSender {
     const psns = this.#sendAgain(batch, psn, isPart);
     if (psns === 0) return 0;
     const now = context.clock[0];
-    const isRead = queue.rowOf(cursor.entry)?.readOrAtomic === true;
+    const isRead = queue.isReadOrAtomic(cursor.entry);
     // On a connection that lost nothing, an answer that is late is to the first sending.
     if (areSeen) roundTrip.doubt(isRead ? psn : ANY_ACK);
     const end = psnAdd(psn, psns);
@@ -89,7 +89,7 @@ export class ProbeSender {
     const { context, owner, flight } = this.#parts;
     const cursor = this.#cursor;
     cursor.find(flight.queue, psn, owner.attributes.pathMtu);
-    const row = flight.queue.rowOf(cursor.entry);
+    const row = flight.queue.startedRow(cursor.entry);
     const psns = row === undefined ? 0 : this.#addAgain(batch, row, isPart);
     if (psns > 0) context.retransmitted(owner, psn, 'probe');
     return psns;

@@ -31,7 +31,7 @@ export class ReadRepair {
     while (sent < budget && !batch.full && list.findGap(early, flight.unackedPsn)) {
       const { gap, gapEnd } = list;
       cursor.find(queue, gap, owner.attributes.pathMtu);
-      const row = queue.rowOf(cursor.entry);
+      const row = queue.startedRow(cursor.entry);
       if (row === undefined) break;
       const left = reads.next(gap, cursor.packet, queue.packetsOf(cursor.entry));
       const responses = Math.min(left, psnDiff(gapEnd, gap));

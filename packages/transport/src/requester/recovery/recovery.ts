@@ -303,7 +303,7 @@ export class Recovery {
     const { roundTrip } = this;
     this.#mayBeSlow = false;
     // A second response to the READ, for this time, shows that its responder is slow, and how slow.
-    const isRead = queue.rowOf(queue.head)?.wire === Wire.READ;
+    const isRead = queue.wireOf(queue.head) === Wire.READ;
     if (cause === 'probe') roundTrip.cancel();
     else if (cause !== 'timeout') roundTrip.nakked();
     else if (isRead && roundTrip.least > 0) roundTrip.doubt(unackedPsn);
@@ -320,7 +320,7 @@ export class Recovery {
     // The packet that a NAK names goes twice where it is easily lost again: without it, all that follows is in vain.
     if (cause !== 'sequence-nak' || !owner.recovery.selective || !this.#losses.isLossy || flight.isOver)
       return;
-    if (queue.rowOf(queue.head)?.readOrAtomic === false) this.#repair.beginTwin(unackedPsn, cause);
+    if (!queue.isReadOrAtomic(queue.head)) this.#repair.beginTwin(unackedPsn, cause);
   }
 
   /** The peer keeps the packets behind the oldest one in flight: that one, and easily lost ones near it, are retransmitted. */
@@ -415,7 +415,7 @@ export class Recovery {
     const { queue } = flight;
     this.#restarts = (this.#restarts + 1) | 0;
     if (this.ackTimer.unsettledOverdue(flight.sendPsn)) this.#lossReported(Loss.WHOLE);
-    this.goBack(queue.rowOf(queue.head)?.readOrAtomic ? 'implied-nak' : 'sequence-nak');
+    this.goBack(queue.isReadOrAtomic(queue.head) ? 'implied-nak' : 'sequence-nak');
   }
 
   /** A probe leaves with the next turn, unless none is left or one is wanted; with the packets that are easily lost together with it. */

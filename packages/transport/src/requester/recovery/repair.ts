@@ -116,7 +116,7 @@ export class Repair {
     const cursor = this.#cursor;
     const { entry, packet, psn } = cursor;
     const queue = this.#queue;
-    const row = queue.rowOf(entry);
+    const row = queue.startedRow(entry);
     if (row === undefined) return 0;
     const packets = queue.packetsOf(entry);
     const answered = this.#reads.early.answeredAt(psn, packets - packet, row.readOrAtomic);

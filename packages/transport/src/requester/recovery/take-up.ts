@@ -19,14 +19,13 @@ export function takeUp(parts: Parts): void {
   while (psnDiff(sendPsn, cursor.psn) > 0) {
     const { psn, entry, packet } = cursor;
     const left = queue.packetsOf(entry) - packet;
-    const row = queue.rowOf(entry);
-    if (row?.wire === Wire.READ) {
+    if (queue.wireOf(entry) === Wire.READ) {
       const responses = reads.next(psn, packet, left + packet);
       reads.ask(psn, psnAdd(psn, responses - 1), reads.early.countMissing(psn, responses));
       cursor.advance(queue, responses);
       continue;
     }
-    if (row?.readOrAtomic) reads.list.add(psn, psn);
+    if (queue.isReadOrAtomic(entry)) reads.list.add(psn, psn);
     if (psnDiff(sendPsn, psn) >= left) cursor.advance(queue, left);
     else cursor.find(queue, sendPsn, owner.attributes.pathMtu);
   }
