@@ -243,7 +243,7 @@ export function ibv_create_srq(pd: ibv_pd, srq_init_attr: ibv_srq_init_attr): Pr
   });
 }
 
-/** ibv_modify_srq(3): IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT. EINVAL below what is posted. */
+/** ibv_modify_srq(3): IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT. EINVAL below what is posted, and below a limit that stays. */
 export function ibv_modify_srq(srq: ibv_srq, srq_attr: ibv_srq_attr, srq_attr_mask: number): Promise<number> {
   return status(async () => {
     if ((srq_attr_mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) !== 0) {

@@ -205,3 +205,31 @@ describe.each(['destroyed', 'reset'])(
     });
   },
 );
+
+// Once: READ responses that had not left held the NAK back, and went with the queue pair: the peer asked for them until its retries were used up.
+test.each(['destroyed', 'reset'])(
+  'a queue pair in error that is %s before its READ responses have left: the peer hears that there are none',
+  (how) => {
+    const { hand, adapter, write, read, ends, out } = connection();
+    hand.put(write(P), read(P + 1, 3000), {
+      opcode: Opcode.RC_SEND_MIDDLE,
+      psn: P + 4,
+      payload: new Uint8Array(1024),
+    });
+    ends[how]();
+    expect(out()).toEqual([
+      ['ACKNOWLEDGE', P, 0x1f],
+      ['ACKNOWLEDGE', P + 1, NakCode.REMOTE_OPERATIONAL_ERROR],
+    ]);
+    expect(adapter.wantsToSend).toBe(false);
+  },
+);
+
+test('a queue pair in error that is destroyed: a READ that the peer repeats is dropped, and the NAK leaves', () => {
+  const { hand, read, ends, out } = connection();
+  hand.put(read(P, 3000));
+  expect(out()).toHaveLength(3);
+  hand.put(read(P, 3000), { opcode: Opcode.RC_SEND_MIDDLE, psn: P + 3, payload: new Uint8Array(1024) });
+  ends.destroyed();
+  expect(out()).toEqual([['ACKNOWLEDGE', P + 3, NakCode.INVALID_REQUEST]]);
+});

@@ -2,7 +2,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { addressOf, Pair, QKEY, type Side } from '../testing/pair.ts';
 import { frameOf, setUpRaw } from '../testing/raw-side.ts';
-import { type QpType, Ring, WrOpcode } from './index.ts';
+import { QpStateCode, type QpType, Ring, WrOpcode } from './index.ts';
 
 /** Entries that all rings together give back at most: a flush that has passed its end would go on for 2^32 of them. */
 const RELEASES_MAX = 1000;
@@ -152,6 +152,28 @@ test.each<QpType>(['UD', 'UC'])(
     pair.run(1000);
     expect(left.poll()).toMatchObject([{ wrId: 3, status: 'SUCCESS' }]);
     expect(right.poll()).toHaveLength(1);
+  },
+);
+
+test.each<QpType>(['UD', 'UC'])(
+  '%s: a flush in SQE that overruns the completion queue on the way to RTS: the queue pair stays in ERR',
+  (type) => {
+    const pair = new Pair();
+    const { left } = pair;
+    const { handle } = left.adapter.createCq(2);
+    left.createQp({}, { type, cq: handle });
+    pair.right.createQp({}, { type });
+    pair.connect();
+    const { qpn } = left.qp;
+    left.post({ opcode: 'RDMA_READ' });
+    pair.run(1000);
+    expect(left.adapter.queryQp(qpn).attr.qpState).toBe('SQE');
+    const ah = left.adapter.createAh(left.pd, addressOf(2));
+    for (let i = 0; i < 3; i++)
+      left.post({ opcode: 'SEND', inline: new Uint8Array(8), datagram: { ah, qpn: 5, qkey: QKEY } });
+    left.adapter.modifyQp(qpn, { qpState: 'RTS' });
+    expect(left.events.map((event) => event.type)).toEqual(['CQ_ERR', 'QP_FATAL']);
+    expect([left.sq.state, left.adapter.queryQp(qpn).attr.qpState]).toEqual([QpStateCode.ERR, 'ERR']);
   },
 );
 

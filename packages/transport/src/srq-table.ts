@@ -43,12 +43,14 @@ export class SrqTable {
     return srq;
   }
 
-  /** ibv_modify_srq(3): the limit, and the size, which may not fall below what is posted. */
+  /** ibv_modify_srq(3): the limit, and the size, which may not fall below what is posted, nor below a limit that stays. */
   modify(handle: number, attr: SrqAttr): SrqModified {
     const srq = this.get(handle);
     const { limit, maxWr } = attr;
     if (maxWr !== undefined) {
-      within('maxWr', maxWr, Math.max(1, srq.available), this.#context.limits.maxSrqWr);
+      // A smaller queue could never hold as many as the limit that stays armed.
+      const least = Math.max(1, srq.available, limit === undefined ? srq.limit : 0);
+      within('maxWr', maxWr, least, this.#context.limits.maxSrqWr);
       if (srq.isResizing()) {
         throw new RoceError('ERR_ROCE_BUSY', 'the queue is still being resized', { errno: 'EBUSY' });
       }

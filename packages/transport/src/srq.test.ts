@@ -112,6 +112,19 @@ describe.each(['RC', 'UC'] as const)('%s', (type) => {
   });
 });
 
+test('resize: not below the limit that is armed, unless the same call lowers it', () => {
+  setUp('RC', 1, 8);
+  const { adapter } = pair.right;
+  adapter.modifySrq(srq.handle, { limit: 5 });
+  // Once: the next message raised SRQ_LIMIT_REACHED, however many receives were posted.
+  expect(() => adapter.modifySrq(srq.handle, { maxWr: 4 })).toThrow(
+    expect.objectContaining({ attribute: 'maxWr' }),
+  );
+  expect(adapter.querySrq(srq.handle)).toMatchObject({ limit: 5, maxWr: 8 });
+  expect(adapter.modifySrq(srq.handle, { maxWr: 4, limit: 4 }).maxWr).toBe(4);
+  expect(adapter.querySrq(srq.handle)).toMatchObject({ limit: 4, maxWr: 4 });
+});
+
 test('resize: again, as soon as the program has changed rings and the old one is empty', () => {
   setUp('RC', 1, 2);
   const { adapter } = pair.right;

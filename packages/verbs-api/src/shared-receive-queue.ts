@@ -104,7 +104,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
   }
 
   /**
-   * ibv_modify_srq(3). `limit` arms SRQ_LIMIT_REACHED anew; `maxWr` resizes: EINVAL below what is posted, EBUSY
+   * ibv_modify_srq(3). `limit` arms SRQ_LIMIT_REACHED anew; `maxWr` resizes: EINVAL below what is posted or below a limit that stays, EBUSY
    * while the resize before is not used up (the receives posted before it are still there).
    */
   async modify(change: { limit?: number; maxWr?: number }): Promise<void> {

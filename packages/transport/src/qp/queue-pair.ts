@@ -219,6 +219,10 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     return this.migration?.giveUp() ?? false;
   }
 
+  protected override fits({ sq }: NextRings): boolean {
+    return this.sendQueue.fits(sq);
+  }
+
   protected moved(next: NextRings, before: Queues): void {
     this.sendQueue.moveTo(next.sq);
     if (next.rq) {
@@ -245,6 +249,8 @@ export class QueuePair extends QueueShell implements Owner, Sender {
       }
       // Requests that were posted in SQE are flushed, though their doorbell was not answered yet (IBTA vol 1 §10.3.1.7).
       if (this.state === QpStateCode.SQE) this.#flushSends();
+      // The flush has overrun the completion queue, which ended the queue pair.
+      if (this.stateName === 'ERR') return;
       this.setState(state);
       if (state === QpStateCode.RTS) {
         // It is asked for with each SQD.

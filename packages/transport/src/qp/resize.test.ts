@@ -86,6 +86,27 @@ describe.each(['RC', 'UC', 'UD'] as const)('%s', (type) => {
   });
 });
 
+test('a program that posts more than the smaller queue holds before it moves there: what is under way keeps its place', () => {
+  const pair = new Pair();
+  const { left, right } = pair;
+  const remote = right.register(new ArrayBuffer(64));
+  const move = begin(left, { maxSendWr: 4 });
+  for (let wrId = 0; wrId < 16; wrId++)
+    left.post({ wrId, opcode: 'RDMA_WRITE', inline: new Uint8Array(8), remote });
+  pair.run(5);
+  // It checks the promises.
+  move();
+  pair.run();
+  left.adapter.modifyQp(left.qp.qpn, {});
+  left.adapter.checkInvariants();
+  expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual(
+    Array.from({ length: 16 }, (_, wrId) => [wrId, 'SUCCESS']),
+  );
+  left.post({ wrId: 16, opcode: 'RDMA_WRITE', inline: new Uint8Array(8), remote });
+  pair.run();
+  expect(left.poll()).toMatchObject([{ wrId: 16, status: 'SUCCESS' }]);
+});
+
 test('more posted than fits is refused, and nothing changes', () => {
   const pair = new Pair();
   const { left } = pair;

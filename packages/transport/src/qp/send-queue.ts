@@ -54,6 +54,11 @@ export class SendQueue {
     return this.#started;
   }
 
+  /** Whether a ring has room for the entries that were started: the program may have posted more since its size was checked. */
+  fits({ capacity }: Ring): boolean {
+    return indexDiff(this.#started, this.#head) <= capacity;
+  }
+
   /** The ring of a resize, which the program posts to by now: entries keep their indices and PSNs. */
   moveTo(ring: Ring): void {
     const mask = ring.capacity - 1;

@@ -102,7 +102,7 @@ export abstract class QueueShell {
   /** Goes over to the rings of a resize, once the program posts there. */
   protected takeUp(): void {
     const next = this.#next;
-    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
+    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq }) || !this.fits(next)) return;
     this.#next = undefined;
     const before = { sq: this.#sq, rq: this.#rq };
     this.#sq = next.sq;
@@ -114,6 +114,11 @@ export abstract class QueueShell {
   /** The rings of a resize that the program has not taken up. */
   protected get next(): Queues | undefined {
     return this.#next;
+  }
+
+  /** Whether what is under way fits into the rings of a resize; else they are taken up later. */
+  protected fits(_next: NextRings): boolean {
+    return true;
   }
 
   /** The queues go over to other rings, which are the shell's by now. */

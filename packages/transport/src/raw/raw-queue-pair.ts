@@ -187,6 +187,8 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
         this.#receives.reset();
       }
       if (this.state === QpStateCode.SQE) this.#flushSends();
+      // The flush has overrun the completion queue, which ended the queue pair.
+      if (this.stateName === 'ERR') return;
       this.setState(state);
       this.#listen(state >= QpStateCode.RTR);
     }

@@ -36,6 +36,10 @@ export class Farewells {
       // Room for a fragment list, which none of them has: a batch without counts as full.
       const batch = new TxBatch(this.#regions, owed, 64);
       responder.transmit(batch, owed, false);
+      if (responder.owed > 0 && responder.refuseReads !== undefined) {
+        responder.refuseReads();
+        responder.transmit(batch, owed, false);
+      }
       if (batch.count > 0) {
         this.#waiting.push(batch);
         return;

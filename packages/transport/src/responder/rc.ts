@@ -276,6 +276,10 @@ export class RcResponder implements Responder {
     if (this.owed > 0) this.#owner.wantsReplyTurn();
   }
 
+  refuseReads(): void {
+    this.#replies.refuseReads(NakCode.REMOTE_OPERATIONAL_ERROR);
+  }
+
   reset(): void {
     this.#message.end();
     this.#early.clear();
@@ -294,20 +298,16 @@ export class RcResponder implements Responder {
 
   check(): string | undefined {
     const { state } = this.#owner;
-    const receives = this.#receives;
+    const { inUse } = this.#receives;
     const receiving = state !== QpStateCode.RESET && state !== QpStateCode.INIT && state !== QpStateCode.ERR;
     return (
       this.#message.fault ??
       this.#replies.fault(this.#mostResources) ??
       this.#resources.fault(this.#expectedPsn) ??
       this.#early.fault(this.#expectedPsn) ??
-      (this.#expectedPsn >>> 24 !== 0 || this.#msn >>> 24 !== 0
-        ? 'a PSN or MSN of more than 24 bits'
-        : undefined) ??
+      ((this.#expectedPsn | this.#msn) >>> 24 !== 0 ? 'a PSN or MSN of more than 24 bits' : undefined) ??
       (this.#message.underWay && !receiving ? 'a message is under way' : undefined) ??
-      (receives.inUse !== this.#message.sending
-        ? 'the receive in use and the SEND under way do not agree'
-        : undefined)
+      (inUse !== this.#message.sending ? 'the receive in use and the SEND under way do not agree' : undefined)
     );
   }
 

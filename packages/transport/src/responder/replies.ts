@@ -5,7 +5,7 @@
  * Responses leave in PSN order (IBTA vol 1 §9.7.5.1.3): an ACK never overtakes an unfinished READ.
  * Successive ACKs are coalesced, because an ACK acknowledges everything before it.
  */
-import { NakCode, psnDiff } from '@node-roce/wire';
+import { NakCode, psnAdd, psnDiff } from '@node-roce/wire';
 import type { MemoryRegion } from '../region.ts';
 import type { RemoteTarget } from './remote-target.ts';
 
@@ -238,6 +238,44 @@ export class ReplyQueue {
       } else if (kept++ < i) this.#move(at, this.#at(kept - 1));
     }
     this.#count = kept;
+  }
+
+  /**
+   * Drops repeated READs, and puts a NAK in the place of the first other one and of all behind it: the peer would take the NAK that
+   * ends the connection for an implied one, and ask for the responses until its retries are used up.
+   */
+  refuseReads(syndrome: number): void {
+    if (!this.dying) return;
+    const words = this.#words;
+    let kept = 0;
+    for (let i = 0; i < this.#count; i++) {
+      const at = this.#at(i);
+      const w = at * WORDS;
+      if (words[w + Word.KIND] !== ReplyKind.READ) {
+        if (kept++ < i) this.#move(at, this.#at(kept - 1));
+        continue;
+      }
+      if (words[w + Word.DUPLICATE] === 0) {
+        const psn = psnAdd(words[w + Word.PSN], words[w + Word.SENT]);
+        const msn = words[w + Word.MSN];
+        this.#drop(i);
+        this.#count = kept;
+        this.pushNak(psn, msn, syndrome);
+        return;
+      }
+      this.#uncount(w);
+      this.#regions[at] = undefined;
+    }
+    this.#count = kept;
+  }
+
+  /** Forgets the replies from number `first` on; the count is the caller's. */
+  #drop(first: number): void {
+    for (let i = first; i < this.#count; i++) {
+      const at = this.#at(i);
+      this.#uncount(at * WORDS);
+      this.#regions[at] = undefined;
+    }
   }
 
   /** The violated invariants of this object's state, if any. */

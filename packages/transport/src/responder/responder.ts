@@ -32,6 +32,8 @@ export interface Responder {
    * and the NAK with the reason of the end, still leave.
    */
   stop(): void;
+  /** Nobody answers READs any more: after `stop`, the first that waits is refused, if the NAK that ended the connection waits behind it. */
+  refuseReads?(): void;
   /** RESET: as just created. */
   reset(): void;
   /** The queue pair is gone. */
