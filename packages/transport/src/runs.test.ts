@@ -3,14 +3,28 @@
  * counters and state; for runs of every length, cut anywhere, with packets in the middle that do not belong there.
  */
 import { createRandom, Opcode } from '@node-roce/wire';
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
 import type { Packet } from '../testing/pair.ts';
-import { Access, markRuns, Ring, RX_SLOT_WORDS, Rx, type RxBatch, setReach } from './index.ts';
+import {
+  Access,
+  type MrCreated,
+  markRuns,
+  Ring,
+  RX_SLOT_WORDS,
+  Rx,
+  type RxBatch,
+  setReach,
+} from './index.ts';
+import { ReceiveQueue } from './qp/receive-queue.ts';
+import { Completer } from './requester/completer.ts';
+import { InboundMessage } from './responder/message.ts';
 
 const P = 0xff_fff0;
 const MTU = 256;
 const SHORT = 24;
+/** Packets of the longest run that is cut at each of them. */
+const LONGEST = 6;
 /** Bytes of a receive. */
 const PLACE = 512;
 const { RC_SEND_ONLY, RC_RDMA_WRITE_FIRST, RC_RDMA_WRITE_MIDDLE, RC_RDMA_WRITE_LAST } = Opcode;
@@ -218,6 +232,197 @@ function responses(seed: number, runs: boolean) {
 test('READ responses: as runs and one by one', () => {
   for (let seed = 1; seed <= 200; seed++)
     expect(responses(seed, true), `seed ${seed}`).toEqual(responses(seed, false));
+});
+
+/** Spoils packet `at` of a list in one way; those that follow keep their PSNs. */
+const FORGERIES: [what: string, (list: PacketInit[], at: number) => PacketInit[]][] = [
+  ['none', (list) => list],
+  ['a copy', (list, at) => list.toSpliced(at, 0, list[at])],
+  ['a gap', (list, at) => list.toSpliced(at, 1)],
+  ['from the past', (list, at) => list.with(at, { ...list[at], psn: list[at].psn - 40 })],
+  ['of another partition', (list, at) => list.with(at, { ...list[at], pkey: 0x1234 })],
+  ['longer', (list, at) => list.with(at, { ...list[at], payload: bytesOf(SHORT + 4, at) })],
+  ['without an ACK request', (list, at) => list.with(at, { ...list[at], ackReq: list[at].ackReq === false })],
+  ['of another operation', (list, at) => list.with(at, { ...list[at], opcode: Opcode.RC_SEND_MIDDLE })],
+  ['a reserved opcode', (list, at) => list.with(at, { ...list[at], opcode: 0x1e })],
+];
+
+interface Stage {
+  hand: ByHand;
+  seen(): unknown[];
+}
+
+/** Of one kind of run: the two sides that are compared, and the packets of a run of `length`, behind those of the runs before. */
+interface Kind {
+  stage(runs: boolean): Stage;
+  packets(stage: Stage, length: number): PacketInit[];
+}
+
+const KINDS: Record<string, Kind> = {
+  'SENDs of one packet': {
+    stage(runs) {
+      const hand = newHand(runs);
+      const { side } = hand;
+      const bytes = new Uint8Array(64 * PLACE);
+      const mr = side.register(bytes.buffer);
+      let posted = 0;
+      const post = () => {
+        while (side.rq.used < 48)
+          side.postRecv(posted, [{ mr, offset: (posted++ % 64) * PLACE, length: PLACE }]);
+      };
+      post();
+      return {
+        hand,
+        seen() {
+          const all = [hand.out().map(inShort), side.poll(), side.events.length, hash(bytes)];
+          post();
+          return all;
+        },
+      };
+    },
+    packets: ({ hand }, length) => {
+      const from = hand.side.adapter.queryQp(hand.side.qp.qpn).attr.rqPsn!;
+      const send = (i: number) => ({ opcode: RC_SEND_ONLY, psn: from + i, payload: bytesOf(SHORT, i) });
+      return Array.from({ length }, (_, i) => send(i));
+    },
+  },
+  'the middle of a WRITE': {
+    stage(runs) {
+      const hand = newHand(runs);
+      const bytes = new Uint8Array(64 * MTU);
+      target = hand.side.register(bytes.buffer);
+      return { hand, seen: () => [hand.out().map(inShort), hand.side.events.length, hash(bytes)] };
+    },
+    packets: ({ hand }, length) => {
+      const from = hand.side.adapter.queryQp(hand.side.qp.qpn).attr.rqPsn!;
+      const { addr, rkey } = target;
+      const reth = { addr: addr + 256n, rkey, length: (length + 1) * MTU + SHORT };
+      return [
+        { opcode: RC_RDMA_WRITE_FIRST, psn: from, ackReq: false, reth, payload: bytesOf(MTU, 1) },
+        ...Array.from({ length }, (_, i) => ({
+          opcode: RC_RDMA_WRITE_MIDDLE,
+          psn: from + 1 + i,
+          ackReq: false,
+          payload: bytesOf(MTU, i),
+        })),
+        { opcode: RC_RDMA_WRITE_LAST, psn: from + 1 + length, payload: bytesOf(SHORT, 2) },
+      ];
+    },
+  },
+  'responses from the middle of a READ': {
+    stage(runs) {
+      const hand = newHand(runs);
+      const bytes = new Uint8Array(64 * MTU);
+      target = hand.side.register(bytes.buffer);
+      return { hand, seen: () => [hand.side.poll(), hand.out().map(inShort), hash(bytes)] };
+    },
+    packets: ({ hand }, length) => {
+      const { side } = hand;
+      const from = side.adapter.queryQp(side.qp.qpn).attr.sqPsn!;
+      const sge = [{ mr: target, offset: 128, length: (length + 1) * MTU + SHORT }];
+      side.post({ opcode: 'RDMA_READ', sge, remote: { addr: 0n, rkey: 1 } });
+      hand.out();
+      const aeth = { syndrome: 0x1f };
+      return [
+        { opcode: RC_RDMA_READ_RESPONSE_FIRST, psn: from, aeth, payload: bytesOf(MTU, 1) },
+        ...Array.from({ length }, (_, i) => ({
+          opcode: RC_RDMA_READ_RESPONSE_MIDDLE,
+          psn: from + 1 + i,
+          payload: bytesOf(MTU, i),
+        })),
+        { opcode: RC_RDMA_READ_RESPONSE_LAST, psn: from + 1 + length, aeth, payload: bytesOf(SHORT, 2) },
+      ];
+    },
+  },
+};
+
+let target: MrCreated;
+
+function newHand(runs: boolean): ByHand {
+  const hand = new ByHand();
+  hand.runs = runs;
+  hand.side.createQp({}, { recovery: { probes: false } });
+  hand.connect({ rqPsn: P, sqPsn: P, pathMtu: MTU });
+  return hand;
+}
+
+const hash = (bytes: Uint8Array): number => {
+  let sum = 0;
+  for (const byte of bytes) sum = (Math.imul(sum, 31) + byte) | 0;
+  return sum;
+};
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** Packets that the loops over runs took, a count for each loop. */
+function countRuns() {
+  const taken = { sends: 0, writes: 0, reads: 0 };
+  const counted = (name: keyof typeof taken) =>
+    function (this: unknown, ...args: unknown[]) {
+      const count = originals[name].apply(this, args) as number;
+      if (count > 1) taken[name] += count;
+      return count;
+    };
+  const originals: Record<keyof typeof taken, (...args: unknown[]) => unknown> = {
+    sends: ReceiveQueue.prototype.takeWholes as never,
+    writes: InboundMessage.prototype.writeMiddles as never,
+    reads: Completer.prototype.receiveRun as never,
+  };
+  vi.spyOn(ReceiveQueue.prototype, 'takeWholes').mockImplementation(counted('sends') as never);
+  vi.spyOn(InboundMessage.prototype, 'writeMiddles').mockImplementation(counted('writes') as never);
+  vi.spyOn(Completer.prototype, 'receiveRun').mockImplementation(counted('reads') as never);
+  return taken;
+}
+
+test.each(Object.keys(KINDS))(
+  '%s: runs of each length, cut at each packet, with a forged packet at each place, do as packets one by one',
+  (name) => {
+    const { stage, packets } = KINDS[name];
+    const taken = countRuns();
+    let sides: Stage[] = [];
+    for (let length = 1; length <= LONGEST; length++) {
+      for (const [what, forge] of FORGERIES) {
+        for (let at = 0; at < (what === 'none' ? 1 : length); at++) {
+          for (let cut = 0; cut <= length; cut += what === 'none' ? 1 : 3) {
+            // One that recovers, or has ended, is done with.
+            sides = sides.length > 0 && what === 'none' ? sides : [stage(true), stage(false)];
+            const [own, alone] = sides.map((side) => {
+              const list = forge(packets(side, length), at);
+              const results: unknown[] = [];
+              for (const part of [list.slice(0, cut), list.slice(cut)]) {
+                side.hand.put(...part);
+                results.push(side.seen());
+              }
+              const { adapter, qp } = side.hand.side;
+              return [results, adapter.queryQp(qp.qpn).attr, adapter.qpCounters(qp.qpn), adapter.counters()];
+            });
+            expect(own, `${length} packets, ${what} at ${at}, cut at ${cut}`).toEqual(alone);
+            if (what !== 'none') sides = [];
+          }
+        }
+      }
+    }
+    const own =
+      { 'SENDs of one packet': taken.sends, 'the middle of a WRITE': taken.writes }[name] ?? taken.reads;
+    expect(own).toBeGreaterThan(1000);
+  },
+);
+
+test('the seeds above take runs by all three loops', () => {
+  const taken = countRuns();
+  for (let seed = 1; seed <= 10; seed++) {
+    requests(seed, true);
+    responses(seed, true);
+  }
+  expect(taken.sends).toBeGreaterThan(100);
+  expect(taken.writes).toBeGreaterThan(100);
+  expect(taken.reads).toBeGreaterThan(30);
+  const before = { ...taken };
+  requests(1, false);
+  responses(1, false);
+  expect(taken).toEqual(before);
 });
 
 /** A side with receives, and the batch of four SENDs to it, marked as a run, which it has not got. */
