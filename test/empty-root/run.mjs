@@ -19,7 +19,7 @@ const output = (command, ...args) =>
 
 /** Copies the caches that pnpm and npm have in a home: packages, their descriptions, what was checked of the lockfile. */
 function copyCaches(home) {
-  const store = output('npx', '--yes', 'pnpm@12', 'store', 'path');
+  const store = output('node', 'scripts/pnpm.mjs', 'store', 'path');
   const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache');
   const places = [
     [output('npm', 'config', 'get', 'cache'), '.npm'],
