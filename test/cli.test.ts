@@ -454,7 +454,7 @@ test('devinfo prints the link that a device would have', async () => {
 test('devinfo shows a device that serves programs, by its socket', async () => {
   const address = `127.91.${process.pid & 0xff}.2`;
   const socket = join(folder, 'devinfo.sock');
-  const device = new Roce(['device', '--address', address, '--socket', socket]);
+  const device = new Roce(['device', '--bind', address, '--socket', socket]);
   await device.said('device at');
   const { code, out } = await roce('devinfo', '--socket', socket, '-v');
   expect(code).toBe(0);
@@ -481,7 +481,7 @@ describe('--metrics', () => {
   const serve = (port: number) =>
     new Roce([
       'device',
-      '--address',
+      '--bind',
       `127.91.${process.pid & 0xff}.1`,
       '--socket',
       join(folder, 'metrics.sock'),

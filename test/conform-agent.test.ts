@@ -179,7 +179,7 @@ describe.skipIf(missing !== undefined)('the agent', () => {
           '--inh-caps=-all',
           '--bounding-set=-all',
         ];
-        const output = await played(['--link', 'udp', '--source', here], ordinary);
+        const output = await played(['--link', 'udp', '--bind', here], ordinary);
         expect(output).toMatch(/roce0: 170 rules: 15\d pass, \d known, 11 not testable\n/);
       });
 

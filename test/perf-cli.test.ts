@@ -140,9 +140,9 @@ describe('wrong usage is exit code 2, and names the error', () => {
     [['write', 'lat', '-b'], /^roce: -b: for bandwidth only/],
     [['atomic', 'bw', '-s', '16'], /an atomic has 8 bytes/],
     [['write', 'bw', '-n', '4'], /5 …/],
-    [['write', 'bw', '-R'], /-R as a server/],
+    [['write', 'bw', '-R'], /a server with -R/],
     [['send', 'bw', '-R', '-c', 'UC', '--bind', '127.0.0.1'], /has no UC/],
-    [['--local', 'write', 'bw', '127.0.0.1'], /no host/],
+    [['--local', 'write', 'bw', '127.0.0.1'], /leave out the host/],
     [['--local', 'send', 'lat', '-q', '2'], /^roce: -q: send lat has one queue pair/],
     [['write', 'bw', '--nonsense'], /unknown option '--nonsense'/],
   ])('%j', async (args, message) => {

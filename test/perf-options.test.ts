@@ -106,12 +106,12 @@ test.each([
   ['write bw -d lo -x 99', '-x 99: lo has no such GID (expected 0 (127.0.0.1)'],
   ['--local -q 4', '-q: send lat has one queue pair'],
   ['--local --histogram', 'histogram'],
-  ['--local -p 5000', 'no -p'],
-  ['--local --as 6.06', 'no --as'],
+  ['--local -p 5000', 'leave out -p'],
+  ['--local --as 6.06', 'leave out --as'],
   ['send bw -X 1', '--vector of perftest is not supported'],
   ['send bw --aes_xts', '--aes_xts of perftest is not supported'],
   ['send bw --use_neuron 0', '--use_neuron of perftest is not supported'],
-  ['write bw --as 6.06', '--as is of a client'],
+  ['write bw --as 6.06', '--as is for a client'],
   ['--local --out_json', 'name it'],
 ])('%s is wrong usage', async (line, message) => {
   expect(await perf(words(line))).toEqual({ code: 2, err: expect.stringContaining(message) });

@@ -60,7 +60,7 @@ async function withDevices(count, body) {
   const addresses = ADDRESSES.slice(0, count);
   const sockets = addresses.map((address) => join(folder, address));
   const devices = addresses.map((address, side) => {
-    const [command, args] = roce(side, 'device', '--address', address, '--socket', sockets[side]);
+    const [command, args] = roce(side, 'device', '--bind', address, '--socket', sockets[side]);
     return spawn(command, args, { stdio: 'ignore' });
   });
   try {

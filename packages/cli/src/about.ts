@@ -1,10 +1,10 @@
 /** Texts about the command as a whole: its help, its man page and its completion read them. */
 
 export const DESCRIPTION =
-  'RoCEv2 in software: talks to rdma_rxe and RoCE network cards, reads RoCE captures.';
+  'RoCEv2 in software: exchange data with RDMA programs and devices, explain RoCE captures.';
 
 /** Options of `roce` itself: what commander takes, and the text. */
-export const VERSION_OPTION = { flags: '--version', summary: 'Print the version' } as const;
+export const VERSION_OPTION = { flags: '-V, --version', summary: 'Print the version' } as const;
 export const HELP_OPTION = { flags: '-h, --help', summary: 'Print this help' } as const;
 export const HELP_COMMAND = { usage: 'help [command]', summary: 'Print the help of a command' } as const;
 

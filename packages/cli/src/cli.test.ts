@@ -9,6 +9,7 @@ import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 import { commands, nameOf } from './commands.ts';
+import { version } from './version.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const opAll = join(captures, 'op_all.pcap');
@@ -121,6 +122,41 @@ describe('usage', () => {
     expect(err.trim().split('\n')).toHaveLength(2);
     expect(err).toMatch(/Try 'roce .*--help'\./);
     expect({ code, out }).toEqual({ code: 2, out: '' });
+  });
+
+  test('-V and --version print the version', async () => {
+    for (const option of ['-V', '--version'])
+      expect(await roce([option])).toEqual({ code: 0, out: `${version()}\n`, err: '' });
+  });
+
+  test.each([
+    ['ping', ['--source', '192.0.2.1', '127.0.0.1']],
+    ['rping', ['--source', '192.0.2.1', '-c', '-a', '127.0.0.1']],
+  ])('the old name of an option of %s works, with a warning', async (name, args) => {
+    const { code, err } = await roce([name, ...args]);
+    expect(err).toMatch(/^warning: --source is the old name of --bind\n.*192\.0\.2\.1/);
+    expect(code).toBe(1);
+  });
+
+  test('the old and the new name of an option together are refused', async () => {
+    const { code, err } = await roce(['device', '--address', '127.0.0.1', '-a', '127.0.0.1']);
+    expect({ code, err }).toMatchObject({ code: 2, err: expect.stringContaining('give only one') });
+  });
+
+  test('a local address is --bind in every command, and -a nothing else than an address, a server or all sizes', () => {
+    const long = commands.flatMap(({ options }) => options.map(({ flags }) => flags));
+    expect(long.filter((flags) => /--(source|local-address)\b/.test(flags))).toEqual([]);
+    const ofLetter = commands.flatMap((spec) =>
+      spec.options
+        .filter(({ flags, hidden }) => flags.startsWith('-a,') && !hidden)
+        .map(({ flags }) => `${nameOf(spec)} ${flags}`),
+    );
+    expect(ofLetter).toEqual([
+      'rping -a, --address <address>', // rdma-core's.
+      'perf -a, --all', // perftest's.
+      'run -a, --bind <address>',
+      'device -a, --bind <address>',
+    ]);
   });
 
   test('nothing at all: the help on stderr, exit code 2', async () => {
@@ -489,7 +525,7 @@ describe('export', () => {
     [['export', opAll, '-o', opAll], 'input and output are the same file'],
     [['export', opAll, '-o', 'x', '--key', 'k'], '--key needs --anonymize'],
     [['export', opAll, '-o', '-', '--json'], '-o - writes to standard output, and so does --json'],
-    [['export', '-', '-o', 'x', '--comments'], 'read the capture twice: they need a file'],
+    [['export', '-', '-o', 'x', '--comments'], 'read the capture twice: give the name of a file'],
     [['export', opAll, '-o', 'x', '--from=-1'], "argument '-1' is invalid. Expected a number of seconds."],
   ])('%j: exit code 2', async (args, message) => {
     const { code, out, err } = await roce(args);

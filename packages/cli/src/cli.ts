@@ -2,7 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { DESCRIPTION, EXIT_CODES, ExitCode, HELP_COMMAND, HELP_OPTION, VERSION_OPTION } from './about.ts';
 import { type CommandSpec, commands } from './commands.ts';
-import { declare, UsageError } from './options.ts';
+import { declare, UsageError, withNewNames } from './options.ts';
 import { metrics as metricsOption } from './specs/shared.ts';
 import { type Streams, Terminal } from './terminal.ts';
 import { version } from './version.ts';
@@ -93,7 +93,8 @@ function addCommand(
   command.action(async () => {
     const { run: action } = await spec.load();
     try {
-      const { metrics, ...options } = command.opts();
+      const { metrics, ...given } = command.opts();
+      const options = withNewNames(given, spec.options, (text) => terminal.message(`warning: ${text}`));
       await using _ = metrics === undefined ? undefined : await serve(metrics, terminal);
       done(await action(command.args, options, terminal));
     } catch (error) {

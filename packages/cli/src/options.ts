@@ -30,6 +30,8 @@ export interface OptionSpec {
   fallback?: number | string;
   /** Not in the help. */
   hidden?: boolean;
+  /** An older long name, without its value: it still works, with a warning. */
+  old?: string;
 }
 
 const expected = (what: string) => new InvalidArgumentError(`Expected ${what}.`);
@@ -131,7 +133,7 @@ export const addressOrPrefix: Parse = (given) => {
 /** Declares an option at a command. An option that is given twice is refused. */
 export function declare(
   command: Command,
-  { flags, summary, parse, required, fallback, hidden }: OptionSpec,
+  { flags, summary, parse, required, fallback, hidden, old }: OptionSpec,
 ): void {
   const option = new Option(flags, summary).makeOptionMandatory(required === true);
   if (parse !== undefined) {
@@ -146,4 +148,34 @@ export function declare(
     option.default(typeof fallback === 'string' ? parse?.(fallback) : fallback, String(fallback));
   if (hidden) option.hideHelp();
   command.addOption(option);
+  if (old !== undefined)
+    declare(command, {
+      flags: old + flags.slice(flags.indexOf(' <')),
+      summary,
+      ...(parse && { parse }),
+      hidden: true,
+    });
+}
+
+const attributeOf = (flags: string): string => new Option(flags, '').attributeName();
+
+/** Moves values of older names to their options. Calls `warn` for each. */
+export function withNewNames(
+  given: Readonly<Record<string, unknown>>,
+  specs: readonly OptionSpec[],
+  warn: (text: string) => void,
+): Record<string, unknown> {
+  const values = { ...given };
+  for (const { flags, old } of specs) {
+    if (old === undefined) continue;
+    const [attribute, older] = [attributeOf(flags), attributeOf(old)];
+    if (values[older] === undefined) continue;
+    const name = /--[\w-]+/.exec(flags)?.[0];
+    if (values[attribute] !== undefined)
+      throw new UsageError(`${old} is the old name of ${name}: give only one`);
+    warn(`${old} is the old name of ${name}`);
+    values[attribute] = values[older];
+    delete values[older];
+  }
+  return values;
 }

@@ -37,7 +37,7 @@ export function sourcesOf(files: readonly string[], terminal: Terminal): Capture
 /** The files that arguments stand for. */
 export function pathsOf(files: readonly string[]): string[] {
   if (files.length > 1 && files.includes(DASH))
-    throw new UsageError('standard input can not be merged with other files');
+    throw new UsageError('standard input cannot be merged with other files: give each capture by its name');
   return files.flatMap((file) => (file === DASH ? [file] : capturesAt(file)));
 }
 

@@ -23,7 +23,9 @@ interface Options extends ReadingChoices {
 
 export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   if (!files.every(isFile))
-    throw new UsageError('captures are read twice: standard input and pipes cannot be compared');
+    throw new UsageError(
+      'captures are read twice: standard input and pipes cannot be compared; write them into files first',
+    );
   const [a, b] = files.map((file) => sourceOf(file, terminal) as string) as [string, string];
   let comparison: Comparison;
   try {

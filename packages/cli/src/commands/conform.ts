@@ -45,7 +45,7 @@ interface Given extends CaptureChoices {
   repeat: number;
   port?: number;
   token?: string;
-  source?: string;
+  bind?: string;
   quiet: number;
   patience: number;
   slack: number;
@@ -101,7 +101,7 @@ interface Plan {
 /** Results of other devices, for --html. */
 async function otherResults({ compare: files, html }: Given): Promise<PlainResults[]> {
   if (files === undefined) return [];
-  if (html === undefined) throw new UsageError('--compare is for --html');
+  if (html === undefined) throw new UsageError('--compare needs --html');
   const read = async (file: string) => {
     try {
       return parseResults(await readFile(file, 'utf8'));
@@ -169,7 +169,7 @@ async function overNetwork(
 ): Promise<number> {
   let bench: OpenBench | undefined;
   try {
-    bench = await open({ ...given, via, host });
+    bench = await open({ ...given, ...(given.bind !== undefined && { source: given.bind }), via, host });
     return await judge(plan, bench, bench.device.info, given, terminal);
   } catch (error) {
     terminal.message(`roce conform: ${(error as Error).message}`);

@@ -6,7 +6,7 @@ import { type LinkChoice, openOptions, recoveryOptions } from '../link-choice.ts
 import type { Terminal } from '../terminal.ts';
 
 interface Given {
-  address?: string;
+  bind?: string;
   socket?: string;
   idle?: number;
   trace?: string;
@@ -15,8 +15,8 @@ interface Given {
 }
 
 export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
-  const place = given.address === undefined ? { interface: defaultInterface() } : { address: given.address };
-  const path = given.socket ?? socketPath(given.address ?? defaultInterface());
+  const place = given.bind === undefined ? { interface: defaultInterface() } : { address: given.bind };
+  const path = given.socket ?? socketPath(given.bind ?? defaultInterface());
   const log = (line: string) => terminal.message(line);
   const trace = given.trace === undefined ? {} : { trace: resolve(given.trace) };
   const open = { ...openOptions(given.link), ...recoveryOptions(given.probes) };

@@ -51,7 +51,10 @@ async function servedTo(socket: string | undefined, { env }: Terminal) {
     return [...(await runningDevices(env))].map(([path, it]) => ({ socket: path, ...it }));
   const status = await deviceStatus(socket);
   if (status) return [{ socket, ...status }];
-  throw Object.assign(new Error(`${socket}: no device answers there`), { code: 'ERR_ROCE_NO_DEVICE' });
+  throw Object.assign(
+    new Error(`${socket}: no device answers there; start one with roce device --socket ${socket}`),
+    { code: 'ERR_ROCE_NO_DEVICE' },
+  );
 }
 
 /** `maxQpWr` → `max_qp_wr`, as ibv_devinfo prints it. */

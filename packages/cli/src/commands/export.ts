@@ -88,7 +88,9 @@ function check(
   if (pathsOf(files).some((file) => isSameFile(file, output)))
     throw new UsageError(`input and output are the same file, ${output}`);
   if ((comments || connection !== undefined) && !files.every(isFile))
-    throw new UsageError('--comments and --connection read the capture twice: they need a file');
+    throw new UsageError(
+      '--comments and --connection read the capture twice: give the name of a file in place of -',
+    );
 }
 
 const DESCRIPTION = { application: 'node-roce' };

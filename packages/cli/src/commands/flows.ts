@@ -43,7 +43,7 @@ interface Options extends ReadingChoices, Selection, FindingChoices {
 
 export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { json, csv } = options;
-  if (json && csv) throw new UsageError('--json or --csv, not both');
+  if (json && csv) throw new UsageError('expected --json or --csv, not both');
   checkSpan(options);
   checkKinds(options);
   if (options.filter !== undefined) connectionFilter(options.filter);

@@ -35,7 +35,7 @@ interface Row {
 
 export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { json, csv } = options;
-  if (json && csv) throw new UsageError('--json or --csv, not both');
+  if (json && csv) throw new UsageError('expected --json or --csv, not both');
   checkSpan(options);
   const isNamed = options.address === undefined ? () => true : addressPredicate(options.address);
   const longest =

@@ -100,10 +100,10 @@ async function local(
   given: Given,
   terminal: Terminal,
 ): Promise<number> {
-  if (host !== undefined) throw new UsageError('--local runs both ends here: no host');
+  if (host !== undefined) throw new UsageError('--local runs both sides here: leave out the host');
   for (const [name, flag] of Object.entries(NOT_LOCAL))
     if (given[name as keyof Given] !== undefined)
-      throw new UsageError(`--local uses two loopback addresses, and TCP between them: no ${flag}`);
+      throw new UsageError(`--local uses two loopback addresses, and TCP between them: leave out ${flag}`);
   if (given.link === 'xdp')
     throw new UsageError(
       '--local runs both ends on one interface, which takes one XDP program: no --link xdp',
@@ -235,10 +235,10 @@ async function serve(test: PerfOptions, given: Given, terminal: Terminal): Promi
   const choice = choiceOf(given);
   checkChoice(choice);
   if (given.as !== undefined)
-    throw new UsageError('--as is of a client: a server answers with the version of its client');
+    throw new UsageError('--as is for a client: a server answers with the version of its client');
   const fixed = fixedAddress(choice);
   if (given.rdma_cm && fixed === undefined)
-    throw new UsageError('-R as a server: expected --bind with a local address, or -d with -x');
+    throw new UsageError('a server with -R needs the address to listen at: --bind ADDRESS, or -d with -x');
   const what = given.rdma_cm ? 'connection manager' : 'TCP';
   return servePerf(test, {
     ...sideOf(given, terminal),

@@ -11,20 +11,20 @@ interface Given {
   count?: number;
   size: number;
   interval: number;
-  source?: string;
+  bind?: string;
   link: LinkChoice;
   udpPort: number;
   json?: boolean;
 }
 
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
-  const { port, count, size, interval, source, json } = given;
+  const { port, count, size, interval, bind, json } = given;
   const host = args[0];
   const id = new CmId({ deviceOptions: { port: given.udpPort, ...openOptions(given.link) } });
   const statistics = new Statistics();
   const began = performance.now();
   try {
-    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) });
+    await id.resolveAddr({ host, port, ...(bind === undefined ? {} : { source: bind }) });
     await id.resolveRoute();
     await using side = await RpingSide.open(id, size);
     await id.connect(RPING_PARAMETERS, { signal: terminal.signal });

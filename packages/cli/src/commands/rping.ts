@@ -10,7 +10,7 @@ interface Given {
   server?: boolean;
   client?: boolean;
   address?: string;
-  source?: string;
+  bind?: string;
   port: number;
   count?: number;
   size: number;
@@ -23,7 +23,8 @@ interface Given {
 
 export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   if (given.server === given.client) throw new UsageError('expected one of -s (server) and -c (client)');
-  if (given.persistent && !given.server) throw new UsageError('-P is for a server');
+  if (given.persistent && !given.server)
+    throw new UsageError('-P needs -s: only a server serves several clients');
   if (given.address === undefined)
     throw new UsageError(
       given.server
@@ -38,10 +39,10 @@ const deviceOptions = ({ udpPort, link }: Given) => ({
 });
 
 async function call(host: string, given: Given, terminal: Terminal): Promise<number> {
-  const { port, size, count, validate, verbose, source } = given;
+  const { port, size, count, validate, verbose, bind } = given;
   const id = new CmId(deviceOptions(given));
   try {
-    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) });
+    await id.resolveAddr({ host, port, ...(bind === undefined ? {} : { source: bind }) });
     await id.resolveRoute();
     await using side = await RpingSide.open(id, size);
     await id.connect(RPING_PARAMETERS, { signal: terminal.signal });

@@ -22,7 +22,7 @@ import {
 import type { Terminal } from '../terminal.ts';
 
 interface Given {
-  address?: string;
+  bind?: string;
   socket?: string;
   probes: boolean;
   memory: MemoryWay;
@@ -47,7 +47,7 @@ async function startDevice(address: string | undefined, path: string, probes: bo
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
   const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
-  const place = address === undefined ? [] : ['--address', address];
+  const place = address === undefined ? [] : ['--bind', address];
   const args = [script, 'device', ...place, '--socket', path, '--idle', `${IDLE_SECONDS}`];
   if (!probes) args.push('--no-probes');
   // In a session of its own: Ctrl-C is meant for the program.
@@ -102,12 +102,16 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     return refusal.isMissing ? NOT_FOUND : CANNOT_RUN;
   }
   const library = libraryPath();
-  const { address } = given;
+  const { bind: address } = given;
   const path = given.socket ?? socketPath(address ?? defaultInterface());
   // First: what answers in a folder that another user prepared is that user's.
   if (given.socket === undefined) prepareFolder(dirname(path));
   if (!(await isListening(path))) {
-    if (given.socket !== undefined) throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there`);
+    if (given.socket !== undefined)
+      throw fault(
+        'ERR_ROCE_NO_DEVICE',
+        `${path}: no device answers there; start one with roce device --socket ${path}`,
+      );
     await startDevice(address, path, given.probes);
   }
   if (given.socket !== undefined) await checkNetwork(path);

@@ -20,7 +20,7 @@ export async function run(
   terminal: Terminal,
 ): Promise<number> {
   if (output !== undefined && port !== undefined)
-    throw new UsageError('--port serves, and -o writes: not both');
+    throw new UsageError('expected --port (serves the page) or -o (writes the page), not both');
   const html = viewerPage();
   if (output !== undefined) {
     await writeOutput(

@@ -50,7 +50,7 @@ export async function findWay(peer: string, bind: string | undefined): Promise<W
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const why = code === 'ENETUNREACH' || code === 'EHOSTUNREACH' ? 'no route; look at `ip route`' : message;
-    return fail('route', `no way to ${address}: ${why}`);
+    return fail('route', `no route to ${address}: ${why}`);
   }
 }
 

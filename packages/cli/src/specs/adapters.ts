@@ -1,12 +1,12 @@
 /** Commands that open adapters and move data. */
 import { integer, type OptionSpec, oneOf, percent, seconds, text } from '../options.ts';
-import { ibvDevice, link, linkOfPair, udpPort } from './shared.ts';
+import { bind, ibvDevice, link, linkOfPair, udpPort } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 /** Of rping and ping: the port of an rping server. */
 const connectionPort: OptionSpec = {
   flags: '-p, --port <port>',
-  summary: 'Port of port space TCP',
+  summary: 'Port of the server (rdma_cm port space TCP)',
   parse: integer(1, 65_535),
   fallback: 7174,
 };
@@ -54,8 +54,8 @@ export const adapterCommands: readonly CommandSpec[] = [
     examples: [
       ['demo', 'Run everything with its defaults'],
       ['demo --a 127.0.0.3 --b 127.0.0.4', 'Use other addresses if UDP port 4791 of the first ones is taken'],
-      ['demo --loss 5 --seed 7', 'Lose more packets, and other ones'],
-      ['demo --link dgram', 'Run as on a machine without a compiler'],
+      ['demo --loss 5 --seed 7', 'Lose more packets, chosen by another seed'],
+      ['demo --link dgram', 'Run without the native addon'],
       ['dump demo.pcapng | head', 'Show the packets of the last demo'],
     ],
     opensDevices: true,
@@ -65,9 +65,9 @@ export const adapterCommands: readonly CommandSpec[] = [
     usage: 'pingpong [host]',
     summary: 'Exchange messages with ibv_rc_pingpong, its uc, ud and srq variants, or roce pingpong',
     description:
-      'Speaks the protocol of ibv_rc_pingpong; with --type uc or ud that of ibv_uc_pingpong or ibv_ud_pingpong, with ' +
-      '--srq that of ibv_srq_pingpong. Without a host it waits for a client; with a host it connects to the server ' +
-      'there. Both sides need the same --mtu, --size and --iters, and with --srq the same --num-qp.',
+      'Compatible with ibv_rc_pingpong; with --type uc or ud with ibv_uc_pingpong or ibv_ud_pingpong; with --srq with ' +
+      'ibv_srq_pingpong. Without a host, the command waits for a client; with a host, it connects to the server there. ' +
+      'Both sides need the same --mtu, --size and --iters, and with --srq the same --num-qp.',
     options: [
       {
         flags: '-t, --type <service>',
@@ -83,7 +83,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       },
       {
         flags: '-p, --port <port>',
-        summary: 'TCP port of the exchange of addresses',
+        summary: 'TCP port over which both sides exchange their addresses',
         parse: integer(1, 65_535),
         fallback: 18_515,
       },
@@ -118,14 +118,11 @@ export const adapterCommands: readonly CommandSpec[] = [
         summary: 'Index of the local GID on that interface, as roce devinfo lists them',
         parse: integer(0, 255),
       },
-      {
-        flags: '--bind <address>',
-        summary: 'Local address (GID) to use (default: the one that leads to the peer)',
-        parse: text,
-      },
+      bind('Local address (GID) to use (default: the one that leads to the peer)'),
       {
         flags: '--timeout <seconds>',
-        summary: 'Give up after this silence of the peer; a server waits for its client without limit',
+        summary:
+          'Give up if the peer sends nothing for this long; a server waits for its client without limit',
         parse: seconds,
         fallback: 30,
       },
@@ -137,7 +134,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       ['pingpong', 'Wait for a client, for example: ibv_rc_pingpong -g 1 HOST'],
       ['pingpong 10.0.0.7', 'Connect to a server at 10.0.0.7, for example: ibv_rc_pingpong -g 1'],
       ['pingpong --mtu 4096 --size 1M --iters 100 fd00::7', 'Send large messages over IPv6'],
-      ['pingpong --link xdp 10.0.0.7', 'Go past the kernel’s UDP stack, or fail with what is missing'],
+      ['pingpong --link xdp 10.0.0.7', 'Use AF_XDP, or fail with the missing requirement'],
       [
         'pingpong --type ud --size 1024 10.0.0.7',
         'Datagrams, for example with: ibv_ud_pingpong -g 1 -s 1024',
@@ -153,19 +150,19 @@ export const adapterCommands: readonly CommandSpec[] = [
   },
   {
     usage: 'rping',
-    summary: 'Ping by RDMA READ and WRITE over a connection of the connection manager, with rping or itself',
+    summary: 'Ping by RDMA READ and WRITE, with rping or roce rping on the other side',
     description:
-      "Speaks the protocol of rdma-core's rping. In each ping the server reads the client's text and writes it back. With -c " +
-      'it is the client, with -s the server.',
+      "Compatible with rdma-core's rping, and with its options. In each ping the server reads the client's text by RDMA READ, and " +
+      'writes it back by RDMA WRITE. -c makes this side the client, -s the server.',
     options: [
       { flags: '-s, --server', summary: 'Wait for a client' },
       { flags: '-c, --client', summary: 'Connect to a server' },
-      { flags: '-a, --address <address>', summary: 'Address of the server', parse: text },
       {
-        flags: '-I, --source <address>',
-        summary: 'Local address of a client (default: by route)',
+        flags: '-a, --address <address>',
+        summary: 'Address of the server; as the server, the address to listen at',
         parse: text,
       },
+      bind('Local address of a client (default: the one that leads to the server)', 'I', '--source'),
       connectionPort,
       {
         flags: '-C, --count <count>',
@@ -190,8 +187,8 @@ export const adapterCommands: readonly CommandSpec[] = [
     usage: 'ping <host>',
     summary: 'Measure round trips over a reliable connection to an rping server',
     description:
-      'Connects to rping -s, or roce rping -s, by the connection manager. Each round trip is a ping of rping: the server reads the ' +
-      'text by RDMA READ, writes it back by RDMA WRITE, and there are four messages. Prints statistics as ping does.',
+      'Connects to rping -s or roce rping -s. In each round trip, the server reads the text by RDMA READ and writes it back by RDMA ' +
+      'WRITE; four messages announce this. Prints statistics as ping does.',
     options: [
       connectionPort,
       {
@@ -201,7 +198,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       },
       { flags: '-s, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
       { flags: '-i, --interval <seconds>', summary: 'Time between pings', parse: seconds, fallback: 1 },
-      { flags: '-I, --source <address>', summary: 'Local address (default: by route)', parse: text },
+      bind('Local address to use (default: the one that leads to the server)', 'I', '--source'),
       link,
       udpPort,
       json('Print one JSON object at the end'),

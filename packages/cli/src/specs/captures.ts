@@ -31,10 +31,10 @@ const selection = (what: string, top: string): readonly OptionSpec[] => [
   address(what),
   {
     flags: '--from <seconds>',
-    summary: `Leave out ${what} that ended before this time (seconds since the first frame)`,
+    summary: `Ignore ${what} that ended before this time (seconds since the first frame)`,
     parse: nanoseconds,
   },
-  { flags: '--to <seconds>', summary: `Leave out ${what} that began after this time`, parse: nanoseconds },
+  { flags: '--to <seconds>', summary: `Ignore ${what} that began after this time`, parse: nanoseconds },
   { flags: '--top <number>', summary: top, parse: integer(1, 1_000_000) },
 ];
 
@@ -46,10 +46,10 @@ const packetFilters: readonly OptionSpec[] = [
   { flags: '--nak', summary: 'Select NAKs, including RNR NAKs' },
   {
     flags: '--from <seconds>',
-    summary: 'Skip packets before this time (seconds since the first frame)',
+    summary: 'Ignore packets before this time (seconds since the first frame)',
     parse: nanoseconds,
   },
-  { flags: '--to <seconds>', summary: 'Skip packets after this time', parse: nanoseconds },
+  { flags: '--to <seconds>', summary: 'Ignore packets after this time', parse: nanoseconds },
 ];
 
 const filter = (what: 'packets' | 'connections'): OptionSpec => ({
@@ -60,14 +60,15 @@ const filter = (what: 'packets' | 'connections'): OptionSpec => ({
 
 const icrcMode: OptionSpec = {
   flags: '--icrc <mode>',
-  summary: 'check every ICRC, or skip them, which is faster',
+  summary: 'check: verify every ICRC; skip: verify none, which is faster',
   parse: oneOf('check', 'skip'),
   fallback: 'check',
 };
 
 const port: OptionSpec = {
   flags: '--port <ports>',
-  summary: 'Also decode these UDP ports as RoCE (others than 4791 are found if their ICRCs are right)',
+  summary:
+    'Also decode these UDP ports as RoCE (ports other than 4791 are found automatically if their ICRCs are right)',
   parse: ports,
 };
 
@@ -100,11 +101,10 @@ const output = (what: string): OptionSpec => ({
 });
 
 /** How the commands that take several files treat them. */
-const SEVERAL =
-  'Several files, or the captures in a directory, are one capture, by the time of their packets.';
+const SEVERAL = 'Several files, or the captures in a directory, are read as one capture, in order of time.';
 
 /** How every command treats a damaged file. */
-const DAMAGED = 'Of a damaged file, the readable part is shown and the exit code is 1.';
+const DAMAGED = 'If a file is damaged, its readable part is shown and the exit code is 1.';
 
 export const captureCommands: readonly CommandSpec[] = [
   {
@@ -335,10 +335,10 @@ export const captureCommands: readonly CommandSpec[] = [
       },
       {
         flags: '--from <seconds>',
-        summary: 'Skip packets before this time (seconds since the first frame)',
+        summary: 'Ignore packets before this time (seconds since the first frame)',
         parse: nanoseconds,
       },
-      { flags: '--to <seconds>', summary: 'Skip packets after this time', parse: nanoseconds },
+      { flags: '--to <seconds>', summary: 'Ignore packets after this time', parse: nanoseconds },
       {
         flags: '--kind <kinds>',
         summary: 'Select kinds: request,response,ack,nak,rnr,retransmission,cnp',

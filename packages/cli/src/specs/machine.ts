@@ -1,7 +1,7 @@
 /** Commands about this machine and its interfaces. */
 import { TRIGGER_EVENTS } from '../capture/trigger.ts';
 import { integer, listOf, ring, seconds, text } from '../options.ts';
-import { ibvDevice } from './shared.ts';
+import { bind, ibvDevice } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 export const machineCommands: readonly CommandSpec[] = [
@@ -25,12 +25,12 @@ export const machineCommands: readonly CommandSpec[] = [
       {
         flags: '--ring <files>',
         summary:
-          'Write a ring of files instead, such as 10x100M: ten of 100 MiB (trace-00001.pcapng …); the oldest is removed',
+          'Write a ring of files: 10x100M keeps the last ten files of 100 MiB each (trace-00001.pcapng …)',
         parse: ring,
       },
       {
         flags: '--trigger <events>',
-        summary: `Keep the files of the ring around these events: ${TRIGGER_EVENTS.join(',')}`,
+        summary: `Keep files of the ring that are close to these events: ${TRIGGER_EVENTS.join(',')}`,
         parse: listOf(...TRIGGER_EVENTS),
       },
       { flags: '--live', summary: 'Show the table while a file is written' },
@@ -43,11 +43,11 @@ export const machineCommands: readonly CommandSpec[] = [
       {
         flags: '-s, --snaplen <bytes>',
         summary:
-          'Bytes to keep of a frame; 128 keep all headers without tunnels, but not the ICRC of a packet with payload. Super-packets, and interfaces that show them, are kept whole',
+          'Bytes to keep of each frame. 128 bytes hold all headers without tunnels, but not the ICRC of a packet with payload. Super-packets, and frames of interfaces that show them, are kept whole',
         parse: integer(64, 262_144),
         fallback: 262_144,
       },
-      { flags: '--cut-all', summary: 'Also cut super-packets, which then cannot be split' },
+      { flags: '--cut-all', summary: 'Also truncate super-packets; these then cannot be split into packets' },
       {
         flags: '--buffer <bytes>',
         summary: "Size of the kernel's buffer for waiting frames (K, M, G allowed)",
@@ -64,7 +64,7 @@ export const machineCommands: readonly CommandSpec[] = [
       ['capture -i eth0 -w headers.pcapng -s 128 -d 60', 'Capture headers for a minute'],
       [
         'capture -i eth0 -w ring.pcapng --ring 10x100M --trigger nak,icrc',
-        'Keep what is around NAKs and damage, in bounded space',
+        'Keep the packets close to NAKs and damage, in bounded space',
       ],
       ['capture -i eth0 -w - | wireshark -k -i -', 'Watch with Wireshark'],
     ],
@@ -74,13 +74,13 @@ export const machineCommands: readonly CommandSpec[] = [
     usage: 'devinfo',
     summary: 'List the devices: interfaces with their GIDs, MTU and limits, and devices of roce run',
     description:
-      'Every interface with an address can be a device. Devices that serve programs (roce device, roce run) follow, with their programs ' +
-      'and counters. No privilege is needed.',
+      'Lists each interface with an address: each can be a device. Then lists the running devices of roce device and roce run, with their ' +
+      'programs and counters. No privilege is needed.',
     options: [
       { flags: '-v, --verbose', summary: 'Also print the limits, and counters that are 0' },
       {
         flags: '--socket <path>',
-        summary: 'Show the device of roce run at this Unix socket (default: all where roce run looks)',
+        summary: 'Show only the device at this Unix socket (default: all that roce run would find)',
         parse: text,
       },
       ...ibvDevice,
@@ -97,23 +97,22 @@ export const machineCommands: readonly CommandSpec[] = [
     usage: 'doctor [peer]',
     summary: 'Check this machine for software RoCE, and the route to a peer',
     description:
-      'Each check reports ok, warn or fail, with a remedy. Without --xdp nothing is changed on the machine. One empty UDP datagram ' +
-      'to port 4791 is sent to the peer. The exit code is 1 if a check fails.',
+      'Each check reports ok, warn or fail, with a remedy. The command changes nothing on the machine, except with --xdp. It sends one ' +
+      'empty UDP datagram to port 4791 of the peer. The exit code is 1 if a check fails.',
     options: [
-      {
-        flags: '--bind <address>',
-        summary: 'Local address to check (default: the one that leads to the peer)',
-        parse: text,
-      },
+      bind('Local address to check (default: the one that leads to the peer)'),
       {
         flags: '--xdp',
-        summary: 'Open the address by AF_XDP too: an XDP program is on its interface for a moment',
+        summary: 'Also open the address by AF_XDP, which puts an XDP program on its interface for a moment',
       },
       json('Print one JSON object'),
     ],
     examples: [
       ['doctor', 'Check this machine'],
-      ['doctor --xdp --bind 10.0.0.1', 'See which mode of AF_XDP an interface takes, or why none'],
+      [
+        'doctor --xdp --bind 10.0.0.1',
+        'Show the mode of AF_XDP that an interface supports, or why none works',
+      ],
       ['doctor 10.0.0.7', 'Check the route to a peer, too'],
     ],
     load: () => import('../commands/doctor.ts'),

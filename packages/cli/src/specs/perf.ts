@@ -2,7 +2,7 @@
 import type { ClientVersion } from '@node-roce/perf';
 import { integer, type OptionSpec, oneOf, seconds, text } from '../options.ts';
 import { REFUSED } from './perf-refused.ts';
-import { ibvDevice, link, probes, udpPort } from './shared.ts';
+import { bind, ibvDevice, link, probes, udpPort } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 /** Those that a client can announce. The package itself is loaded when the command runs. */
@@ -11,10 +11,10 @@ const CLIENT_VERSIONS = ['6.06', '6.24', '6.29', '6.29-mlx5'] satisfies ClientVe
 const options: readonly OptionSpec[] = [
   {
     flags: '-s, --size <bytes>',
-    summary: 'Size of a message, K and M allowed (default: 65536; 2 with lat; 8 of an atomic)',
+    summary: 'Size of a message, K and M allowed (default: 65536; 2 with lat; 8 with atomic)',
     parse: integer(1, 2 ** 30),
   },
-  { flags: '-a, --all', summary: 'Run with the sizes 2, 4, … 8 MiB, of UD to the path MTU' },
+  { flags: '-a, --all', summary: 'Run with the sizes 2, 4, … 8 MiB; with UD, up to the path MTU' },
   {
     flags: '-n, --iters <count>',
     summary: 'Messages on each queue pair (default: 1000; 5000 with write bw)',
@@ -27,7 +27,7 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-f, --margin <seconds>',
-    summary: 'Leave out this time at both ends of --duration (default: a quarter of it)',
+    summary: 'Ignore this time at the start and at the end of --duration (default: a quarter of it)',
     parse: integer(0, 86_400),
   },
   { flags: '-q, --qp <count>', summary: 'Queue pairs, with bw', parse: integer(1, 16_384), fallback: 1 },
@@ -39,7 +39,7 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-I, --inline_size <bytes>',
-    summary: 'Post messages of this size and less inline, with send and write (default: 0)',
+    summary: 'Post messages up to this size inline, with send and write (default: 0)',
     parse: integer(0, 1024),
   },
   {
@@ -50,22 +50,22 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-t, --tx-depth <count>',
-    summary: 'Send requests under way on each queue pair (default: 128; 1 with lat)',
+    summary: 'Outstanding send requests per queue pair (default: 128; 1 with lat)',
     parse: integer(1, 15_000),
   },
   {
     flags: '-r, --rx-depth <count>',
-    summary: 'Receives posted on each queue pair (default: 512; of UC and UD all, 16000 at most)',
+    summary: 'Posted receives per queue pair (default: 512; with UC and UD one per message, at most 16000)',
     parse: integer(1, 16_384),
   },
   {
     flags: '-Q, --cq-mod <count>',
-    summary: 'Messages for each completion (default: 100; 1 above 8 KiB without -a and -e)',
+    summary: 'Messages per completion (default: 100; 1 above 8 KiB without -a and -e)',
     parse: integer(1, 1024),
   },
   {
     flags: '-o, --outs <count>',
-    summary: 'READs and atomics under way on each queue pair, with read and atomic (default: 16)',
+    summary: 'Outstanding READs or atomics per queue pair, with read and atomic (default: 16)',
     parse: integer(1, 128),
   },
   {
@@ -74,7 +74,7 @@ const options: readonly OptionSpec[] = [
     parse: oneOf('CMP_AND_SWAP', 'FETCH_AND_ADD'),
   },
   { flags: '-e, --events', summary: 'Sleep until a completion event instead of polling' },
-  { flags: '-N, --noPeak', summary: 'Take no time at each message, so that there is no peak, with bw' },
+  { flags: '-N, --noPeak', summary: 'Do not measure each message, so no peak is reported, with bw' },
   { flags: '-S, --sl <level>', summary: 'Service level', parse: integer(0, 15), fallback: 0 },
   {
     flags: '--tclass <value>',
@@ -95,21 +95,17 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-p, --port <port>',
-    summary: 'Port of the dialogue (default: 18515)',
+    summary: 'TCP port over which both sides exchange parameters (default: 18515)',
     parse: integer(1, 65_535),
   },
-  { flags: '-R, --rdma_cm', summary: 'Connect by the connection manager; the dialogue runs over it too' },
+  { flags: '-R, --rdma_cm', summary: 'Connect by the connection manager, without TCP' },
   ...ibvDevice,
   {
     flags: '-x, --gid-index <index>',
     summary: 'Index of the local GID, as roce devinfo lists them',
     parse: integer(0, 255),
   },
-  {
-    flags: '--bind <address>',
-    summary: 'Local address (GID) to use (default: the one that leads to the peer)',
-    parse: text,
-  },
+  bind('Local address (GID) to use (default: the one that leads to the peer)'),
   {
     flags: '--engine <kind>',
     summary: 'Run the adapter in this thread (inline), or in another (worker)',
@@ -119,13 +115,13 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--as <version>',
     summary:
-      'Version of the dialogue that a client announces; 6.29-mlx5 has the longer structure of builds with mlx5dv (default: 6.24)',
+      'Version of perftest that a client announces; 6.29-mlx5 is for builds with mlx5dv (default: 6.24)',
     parse: oneOf(...CLIENT_VERSIONS),
   },
   { flags: '--report_gbits', summary: 'Report in Gb/s instead of MiB/s' },
-  { flags: '--report-both', summary: "Print each side's figures too, with -b" },
-  { flags: '--histogram', summary: 'Print latencies counted by powers of two, with lat and --iters' },
-  { flags: '--out_json', summary: 'Write the last run to a file, under the names that perftest uses' },
+  { flags: '--report-both', summary: "Also print each side's results, with -b" },
+  { flags: '--histogram', summary: 'Print a histogram of latencies by powers of two, with lat and --iters' },
+  { flags: '--out_json', summary: 'Write the last run to a file, with the names that perftest uses' },
   {
     flags: '--out_json_file <file>',
     summary: 'The file of --out_json (default: perftest_out.json)',
@@ -134,11 +130,11 @@ const options: readonly OptionSpec[] = [
   { flags: '-F, --CPU-freq', summary: 'Accepted and ignored: no clock depends on the CPU frequency' },
   {
     flags: '--local',
-    summary: 'Run both ends here, on loopback addresses; without a verb write bw and send lat',
+    summary: 'Run both sides in this process, on loopback addresses; without a verb, write bw and send lat',
   },
   {
     flags: '--timeout <seconds>',
-    summary: 'Give up after this silence of the peer; a server waits for its client without limit',
+    summary: 'Give up if the peer sends nothing for this long; a server waits for its client without limit',
     parse: seconds,
     fallback: 30,
   },
@@ -152,17 +148,17 @@ export const perfCommands: readonly CommandSpec[] = [
   {
     usage: 'perf [verb] [measure] [host]',
     summary:
-      'Measure bandwidth or latency with ib_send_bw, ib_write_lat and the others of perftest, or roce perf',
+      'Measure bandwidth or latency, with perftest (ib_send_bw, ib_write_lat, …) or roce perf on the other side',
     description:
-      'Speaks the dialogue of perftest. The verb is send, write, read or atomic, the measure bw or lat: roce perf write bw is ' +
-      'the peer of ib_write_bw. Without a host it waits for a client, with a host it connects to the server there. Both sides ' +
-      'need the same options of the test. Other options of perftest are refused by name.',
+      'Compatible with perftest. The verb is send, write, read or atomic; the measure is bw or lat: roce perf write bw is the peer of ' +
+      'ib_write_bw. Without a host, the command waits for a client; with a host, it connects to the server there. Both sides need the ' +
+      'same options. If an option of perftest is not supported, an error names it.',
     options: [
       ...options,
       ...Object.keys(REFUSED).map((flags) => ({ flags, summary: 'Not here', hidden: true })),
     ],
     examples: [
-      ['perf --local', 'A first number, from both ends on this machine'],
+      ['perf --local', 'Measure on this machine alone'],
       ['perf write bw', 'Wait for a client, for example: ib_write_bw -x 1 HOST'],
       ['perf write bw 10.0.0.7', 'Connect to a server at 10.0.0.7, for example: ib_write_bw -x 1'],
       [
@@ -171,7 +167,7 @@ export const perfCommands: readonly CommandSpec[] = [
       ],
       [
         'perf read bw -R -q 4 10.0.0.7',
-        'Four connections of the connection manager, with ib_read_bw -R -q 4',
+        'Four connections, made by the connection manager, with ib_read_bw -R -q 4',
       ],
     ],
     choices: { verb: ['send', 'write', 'read', 'atomic'], measure: ['bw', 'lat'] },

@@ -5,7 +5,7 @@ import { integer, type OptionSpec, oneOf, text } from '../options.ts';
 /** For machines on which another program owns 4791; peers other than this program know 4791 only. */
 export const udpPort: OptionSpec = {
   flags: '--udp-port <port>',
-  summary: 'UDP port; the peer needs the same. rxe and network cards use 4791',
+  summary: 'UDP port of RoCE packets; both sides need the same. rxe and network cards use 4791',
   parse: integer(1, 65_535),
   fallback: 4791,
 };
@@ -27,7 +27,7 @@ export const linkOfPair = linkOf(kinds.filter((kind) => LINKS[kind].isShared));
 /** For peers that count packets: nothing is sent but what `retry_cnt` allows. */
 export const probes: OptionSpec = {
   flags: '--no-probes',
-  summary: 'Send no tail loss probes: without an answer a peer sees 1 + retry_cnt transmissions, and no more',
+  summary: 'Send no tail loss probes: a peer that does not answer gets exactly 1 + retry_cnt transmissions',
 };
 
 /** The options with which the programs of libibverbs choose a device. */
@@ -44,9 +44,17 @@ export const ibvDevice: readonly OptionSpec[] = [
   },
 ];
 
+/** The address of this machine that a command uses. The same name in each command. */
+export const bind = (summary: string, short?: string, old?: string): OptionSpec => ({
+  flags: `${short === undefined ? '' : `-${short}, `}--bind <address>`,
+  summary,
+  parse: text,
+  ...(old !== undefined && { old }),
+});
+
 /** Of every command that opens devices. */
 export const metrics: OptionSpec = {
   flags: '--metrics <port>',
-  summary: 'Serve counters at http://127.0.0.1:PORT/metrics while it runs (OpenMetrics)',
+  summary: 'Serve counters at http://127.0.0.1:PORT/metrics while the command runs (OpenMetrics)',
   parse: integer(1, 65_535),
 };
