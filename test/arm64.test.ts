@@ -2,6 +2,7 @@
  * The addon for arm64, by Debian's cross compiler, under QEMU's user emulation and npm's build of Node for arm64: the addon's loopback
  * tests and examples/write.mjs. Skipped without the two Debian packages; in CI it fails.
  */
+// @module-tag slow
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -64,7 +65,7 @@ async function bundleTests(): Promise<string> {
   return outfile;
 }
 
-describe.skipIf(!isThere && !process.env.CI)('on arm64', { tags: ['slow'], timeout: 600_000 }, () => {
+describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 600_000 }, () => {
   beforeAll(async () => {
     const prebuild = join(root, 'scripts/release/prebuild-native.mjs');
     await run(process.execPath, [prebuild, '--out', join(place, 'prebuilds'), 'arm64']);

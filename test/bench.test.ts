@@ -103,7 +103,9 @@ test('medians, percentiles, spread and ratios', () => {
   expect(ratio([10, 1], [20, 2])).toMatchObject({ median: 0.5, min: 0.5, max: 0.5 });
 });
 
-test('roce flows and tshark: time, processor time and memory of each', async () => {
+test('roce flows and tshark: time, processor time and memory of each', {
+  tags: ['slow', 'gate'],
+}, async () => {
   const file = join(directory, 'captures.json');
   const speed = join(import.meta.dirname, '../bench/capture/speed.mjs');
   const { stdout } = await run(process.execPath, [

@@ -1,4 +1,6 @@
 /** Memory of the analysis of a capture that holds more queue pairs than are followed, one packet each. */
+// @module-tag slow
+// @module-tag gate
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

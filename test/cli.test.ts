@@ -309,7 +309,7 @@ test('an interrupted export leaves no file', async () => {
 describe('demo', () => {
   const places = ['--a', '127.0.9.1', '--b', '127.0.9.2', '--udp-port', `${UDP_PORT}`];
 
-  test('the first SIGINT ends it', async () => {
+  test('the first SIGINT ends it', { tags: ['slow', 'gate'] }, async () => {
     const received = () => Number(/lo: *(\d+)/.exec(readFileSync('/proc/net/dev', 'utf8'))![1]);
     const before = received();
     const demo = new Roce(['demo', ...places, '--size', '1G', '--loss', '0']);

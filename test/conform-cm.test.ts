@@ -36,7 +36,7 @@ describe.skipIf(missing !== undefined)('a service of rping', () => {
   // Patience costs nothing where the answer comes.
   const opened = () => open({ via: 'cm', host: address, link: 'udp', patience: 10_000 });
 
-  test('keeps every rule of the connection manager', async () => {
+  test('keeps every rule of the connection manager', { tags: ['slow', 'gate'] }, async () => {
     await using bench = await opened();
     // rping is only just started.
     while ((await play(rules('CM-01')[0], bench)).verdict === 'not testable') bench.isListening = undefined;

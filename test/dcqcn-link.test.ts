@@ -2,6 +2,7 @@
  * Marks on real sockets, set by a fault link: the receiver answers them with CNPs, and a sender under DCQCN becomes slow. Between two network
  * namespaces (root and iproute2; with ROCE_ROOT_TESTS set, as in .ci/run, it fails without them), and between two addresses of the loopback.
  */
+// @module-tag slow
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -109,9 +110,7 @@ const PLACES: Record<string, () => Place[] | undefined> = {
 };
 
 describe.each(Object.keys(PLACES))('%s', (name) => {
-  test('marks are answered, and slow a sender under DCQCN alone', {
-    tags: ['slow'],
-  }, async (context) => {
+  test('marks are answered, and slow a sender under DCQCN alone', async (context) => {
     const places = PLACES[name]();
     if (!places) return context.skip();
     const dcqcn: Partial<Congestion> = { controller: 'dcqcn' };

@@ -2,6 +2,7 @@
  * Programs that send random bytes to a device and write them into the memory and rings they share with it, and programs whose calls and
  * entries have the right form and wild contents: no other program is harmed.
  */
+// @module-tag slow
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { CALLS, PROTOCOL_VERSION } from '../packages/device/src/messages.ts';
@@ -17,7 +18,6 @@ test.skipIf(missing !== undefined)(
   'hostile programs harm no other program of their devices',
   {
     timeout: 300_000 + SECONDS * 1000,
-    tags: ['slow'],
   },
   async () => {
     const devices = await Devices.open('127.0.0.76', '127.0.0.77');

@@ -2,6 +2,7 @@
  * The packages as users get them: packed by the release script, installed in an empty project outside of the checkout by npm, pnpm and yarn, with
  * the prebuilt addon, and without one. Needs the registry for the dependencies of others, and a compiler.
  */
+// @module-tag slow
 import { execFile, spawnSync } from 'node:child_process';
 import {
   cpSync,
@@ -113,7 +114,7 @@ console.log(v.ibv_wc_status_str(wc.status), wc.wr_id, new TextDecoder().decode(m
 await v.ibv_close_device(context);
 `;
 
-describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['slow'] }, () => {
+describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
   beforeAll(async () => {
     for (const folder of [project, tools]) mkdirSync(folder, { recursive: true });
     symlinkSync(process.execPath, join(tools, 'node'));

@@ -1,4 +1,5 @@
 /** Ten thousand connections between two devices on real loopback, each with a WRITE of its own. */
+// @module-tag slow
 import { type Device, openDevice, type QueuePair, WorkCompletion } from '@node-roce/verbs-api';
 import { afterEach, expect, test } from 'vitest';
 
@@ -23,9 +24,7 @@ async function openSide(n: number) {
   return { cq, mr, memory, newQp };
 }
 
-test(`${CONNECTIONS} queue pairs between two adapters write, each to its own place`, {
-  tags: ['slow'],
-}, async () => {
+test(`${CONNECTIONS} queue pairs between two adapters write, each to its own place`, async () => {
   const [a, b] = [await openSide(1), await openSide(2)];
   const qps: QueuePair[] = [];
   for (let i = 0; i < CONNECTIONS; i++) {

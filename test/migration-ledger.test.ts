@@ -3,6 +3,7 @@
  * in the middle of a message. A ledger, not a model: every request is executed once, all bytes are in their place, both sides hear of each
  * migration once.
  */
+// @module-tag slow
 import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import type { MrCreated, QpAttr } from '../packages/transport/src/index.ts';
@@ -141,13 +142,9 @@ function play(cause: 'retries' | 'modify', who: Who): { bytes: number; middles: 
 }
 
 describe.each(['retries', 'modify'] as const)('by %s', (cause) => {
-  test.each(['left', 'right', 'both'] as const)(
-    '75 MiB and 100 migrations, asked for by %s',
-    { tags: ['slow'] },
-    (who) => {
-      const { bytes, middles } = play(cause, who);
-      expect(bytes).toBe(75 * 1024 * 1024);
-      expect(middles).toBe(MIGRATIONS);
-    },
-  );
+  test.each(['left', 'right', 'both'] as const)('75 MiB and 100 migrations, asked for by %s', (who) => {
+    const { bytes, middles } = play(cause, who);
+    expect(bytes).toBe(75 * 1024 * 1024);
+    expect(middles).toBe(MIGRATIONS);
+  });
 });

@@ -117,7 +117,7 @@ test.each([
   ['packages/conform', 'pass DUP-12'],
   ['packages/device', '.sock { programs: 0, objects: 0 }'],
   ['packages/wire', 'RDMA Write Only'],
-])('the program of the page of %s runs', async (page, output) => {
+])('the program of the page of %s runs', { tags: ['slow', 'gate'] }, async (page, output) => {
   const capture = join(root, 'test/fixtures/captures/loss5_both_rc_pingpong.pcap');
   copyFileSync(capture, join(scratch, 'trace.pcapng.gz'));
   const path = join(scratch, 'program.mjs');

@@ -112,7 +112,11 @@ async function play(recording: Recording): Promise<Turn[]> {
 
 const shapeOf = ([role, bytes]: Turn) => `${role} ${bytes.length / 2}`;
 
-test.each(recordings)('%s', async (_name, recording) => {
+const isLong = ([, { client }]: [string, Recording]) => / -[aD]\b/.test(client);
+test.each(recordings.filter((each) => !isLong(each)))('%s', testRecording);
+test.each(recordings.filter(isLong))('%s', { tags: ['slow', 'gate'] }, testRecording);
+
+async function testRecording(_name: string, recording: Recording): Promise<void> {
   const theirs = withoutDone(recording.turns);
   const ours = await play(recording);
   expect(ours.map(shapeOf)).toEqual(theirs.map(shapeOf));
@@ -132,4 +136,4 @@ test.each(recordings)('%s', async (_name, recording) => {
       expect(form(bytes)).toBe(form(expected));
     }
   }
-});
+}

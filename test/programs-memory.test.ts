@@ -1,4 +1,6 @@
 /** Memory that programs register, by sharing and by attaching: every kind of it, next to everything else that a program does with it. */
+// @module-tag slow
+// @module-tag gate
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,7 +27,7 @@ function compile(name: string, compiler = 'cc', sanitizer?: string): string | un
   return program;
 }
 
-describe.skipIf(missing !== undefined)('registered memory of programs', { tags: ['slow', 'gate'] }, () => {
+describe.skipIf(missing !== undefined)('registered memory of programs', () => {
   let devices: Devices;
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.78');

@@ -1,4 +1,6 @@
 /** Open MPI over UCX: two ranks, each with a device of its own. */
+// @module-tag slow
+// @module-tag gate
 import { execFile, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -19,7 +21,7 @@ if (missing) console.log(`Open MPI is not run: ${missing}`);
 const MCA = ['pml=ucx', 'pml_ucx_tls=any', 'pml_ucx_devices=any', 'osc=ucx', 'btl=self'];
 const UCX = ['UCX_TLS=rc_verbs,ud_verbs', 'UCX_NET_DEVICES=roce0:1'];
 
-describe.skipIf(missing !== undefined)('Open MPI', { tags: ['slow', 'gate'] }, () => {
+describe.skipIf(missing !== undefined)('Open MPI', () => {
   let devices: Devices;
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.87', '127.0.0.88');

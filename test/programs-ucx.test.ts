@@ -1,4 +1,6 @@
 /** UCX on two devices: its transports rc_verbs and ud_verbs alone, and its protocols over both. */
+// @module-tag slow
+// @module-tag gate
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, listening, whyMissing } from './programs/programs.ts';
@@ -11,7 +13,7 @@ if (missing) console.log(`UCX is not run: ${missing}`);
 /** A port of its own for each run. */
 let port = 27_000;
 
-describe.skipIf(missing !== undefined)('UCX', { tags: ['slow', 'gate'] }, () => {
+describe.skipIf(missing !== undefined)('UCX', () => {
   let devices: Devices;
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.85', '127.0.0.86');

@@ -1,4 +1,6 @@
 /** Debian's programs of libibverbs on node-roce's library: what they print, how they end, and what is left of killed ones. */
+// @module-tag slow
+// @module-tag gate
 import { spawn, spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
@@ -42,7 +44,7 @@ function descriptors(): { sockets: number; others: number } {
 let devices: Devices;
 let port = 21_000;
 
-describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow', 'gate'] }, () => {
+describe.skipIf(missing !== undefined)('programs of libibverbs', () => {
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.71', '127.0.0.72');
   });

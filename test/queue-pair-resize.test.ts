@@ -82,6 +82,7 @@ describe.each(['inline', 'worker'] as const)('resizing by modify, engine: %s', (
     expect([a.qp.state, b.qp.state]).toEqual(['RTS', 'RTS']);
   };
   const title = '%d times up and down under traffic: nothing lost, nothing twice';
-  test.each([200])(title, testResizes);
+  test.each([20])(title, testResizes);
+  test.each([200])(title, { tags: ['slow', 'gate'] }, testResizes);
   test.each([1000])(title, { tags: ['slow'] }, testResizes);
 });

@@ -3,6 +3,8 @@
  * link predicts are right over the headers that the kernel really wrote, and it takes packets with any Identification.
  * Needs root; with ROCE_ROOT_TESTS set, as in .ci/run, it fails without.
  */
+// @module-tag slow
+// @module-tag gate
 import { openDevice } from '@node-roce/verbs-api';
 import { buildPacket, FrameType, opcodeInfo, type Packet, parseFrame } from '@node-roce/wire';
 import { expect, onTestFinished, test } from 'vitest';

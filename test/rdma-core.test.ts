@@ -1,4 +1,6 @@
 /** The tests that rdma-core has for its own library, in Python, on `roce run`. */
+// @module-tag slow
+// @module-tag gate
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -29,7 +31,7 @@ if (why) console.log(`rdma-core's tests are not run: ${why}`);
 
 test.skipIf(why !== undefined)(
   'rdma-core’s tests pass but for those of the list',
-  { tags: ['slow', 'gate'], timeout: 700_000 },
+  { timeout: 700_000 },
   async () => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-rdma-core-'));
     // The address of lo: tests of librdmacm take it from the interface.

@@ -3,6 +3,7 @@
  * an error, and an idle adapter takes no CPU afterwards. ROCE_SHAPED_SECONDS is how long each takes (2); 600 in the long tier.
  * Needs root and iproute2; with ROCE_ROOT_TESTS set, as in .ci/run, it fails without them.
  */
+// @module-tag slow
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -88,7 +89,6 @@ describe.each([
 ])('%s, engine: %s', (rate, engine) => {
   test('ends without an error, and is idle then', {
     timeout: 300_000 + SECONDS * 2000,
-    tags: ['slow'],
   }, async (context) => {
     const cable = makeCable(`${rate}-${engine}`);
     if (!cable) return context.skip();

@@ -1,4 +1,5 @@
 /** Several programs at one address, with one of them killed at any time: docs/sharing.md. */
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -46,7 +47,7 @@ async function start(setting: Setting, indexes: readonly number[]): Promise<Memb
   return members;
 }
 
-describe('four programs at one address', { tags: ['slow'] }, () => {
+describe('four programs at one address', () => {
   test(`${KILLS} are killed, one after the other: the others’ connections do not notice`, async () => {
     const { members, rounds } = await storm({ ...setting, connections: 16, kills: KILLS, period: 1000 });
     running.push(...members);

@@ -67,7 +67,7 @@ describe('three flows through one port', () => {
   const title = '%s: a third each, and a queue below the profile’s ceiling, seed %i';
   const withSeeds = (rows: [string, Row][]) =>
     rows.flatMap(([what, row]) => SEEDS.map((seed) => [what, seed, row] as const));
-  test.each(withSeeds(quick))(title, testShares);
+  test.each(withSeeds(quick))(title, { tags: ['slow', 'gate'] }, testShares);
   test.each(withSeeds(slow))(title, { tags: ['slow'] }, testShares);
 
   function testShares(

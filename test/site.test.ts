@@ -1,4 +1,5 @@
 /** The site of the documentation, with the tools that its script installs: it builds, its links lead to pages and anchors, and a dead link fails it. */
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
@@ -11,7 +12,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const out = join(root, '.cache/site-test');
 const build = () => run('npm', ['run', '--silent', 'docs:site', '--', '--outDir', out], { cwd: root });
 
-describe('npm run docs:site', { tags: ['slow'], timeout: 600_000 }, () => {
+describe('npm run docs:site', { timeout: 600_000 }, () => {
   // Git ignores this folder, so that the test of links does not see it.
   const planted = join(root, 'test/interop/logs/planted-dead-link.md');
   afterAll(() => {

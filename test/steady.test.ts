@@ -1,4 +1,5 @@
 /** `npm run test:steady`, over tests that fail now and then. */
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +25,7 @@ function measure(tests: string, ...args: string[]): Promise<{ code: number; out:
   });
 }
 
-test('lists a test that failed once, with its output, and fails', { tags: ['slow'] }, async () => {
+test('lists a test that failed once, with its output, and fails', async () => {
   const tests = `
     test('good', () => console.log('of no interest'));
     test('slow', { tags: ['slow'] }, () => { throw new Error('not run'); });
@@ -45,13 +46,13 @@ test('lists a test that failed once, with its output, and fails', { tags: ['slow
   );
 });
 
-test('counts a file that does not load', { tags: ['slow'] }, async () => {
+test('counts a file that does not load', async () => {
   const { code, out } = await measure(`import 'node:nothing';`, '1');
   expect(code).toBe(1);
   expect(out).toContain('== a.test.mjs: failed in 1 of 1 runs\n');
 });
 
-test('passes when no test failed', { tags: ['slow'] }, async () => {
+test('passes when no test failed', async () => {
   const { code, out } = await measure(`test('good', () => {});`, '1');
   expect([code, out]).toEqual([
     0,

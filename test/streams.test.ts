@@ -36,7 +36,7 @@ describe('client and server on one machine', () => {
     },
   );
 
-  test('a client that waits learns of the SIGKILL of its server', async () => {
+  test('a client that waits learns of the SIGKILL of its server', { tags: ['slow', 'gate'] }, async () => {
     const { server, port } = await start();
     const connection = await connect(`127.0.0.1:${port}`);
     const stream = connection.stream();

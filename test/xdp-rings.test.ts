@@ -1,4 +1,5 @@
 /** Rings that no kernel would write (test/xdp/rings.cc), under AddressSanitizer. Needs root, iproute2 and a compiler. */
+// @module-tag slow
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -46,7 +47,6 @@ const EXPECTED = [
 
 test.skipIf(!cable)(
   'entries that are impossible are counted and left out, and the next frame is taken',
-  { tags: ['slow'] },
   () => {
     const program = join(folder, 'rings');
     execFileSync(process.env.CXX ?? 'g++', [

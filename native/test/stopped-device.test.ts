@@ -1,4 +1,6 @@
 /** A device that is stopped amid an access, by job control or a debugger, takes no program for one whose memory does not answer. */
+// @module-tag slow
+// @module-tag gate
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

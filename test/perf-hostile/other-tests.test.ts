@@ -1,4 +1,5 @@
 /** Peers that play another test than perf. */
+// @module-tag slow
 import type { PerfOptions } from '@node-roce/perf';
 import { describe, expect, test } from 'vitest';
 import { EXCHANGE, expectError, guard } from './guard.ts';
@@ -10,7 +11,7 @@ guard();
 /** ms after which a peer that waits for another test's data leaves. */
 const LEAVES_AFTER = 700;
 
-describe('a peer with another test', { tags: ['slow'] }, () => {
+describe('a peer with another test', () => {
   const base: PerfOptions = { verb: 'write', measure: 'bw', size: 64, iters: 20 };
   const theirs = { verb: 'write', kind: 'bw', size: 64, iters: 20 };
   const changes: [string, object][] = [

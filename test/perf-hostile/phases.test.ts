@@ -1,4 +1,5 @@
 /** A call whose network breaks down, or whose caller gives it up, after any number of packets: it ends, and leaves nothing on its device. */
+// @module-tag slow
 import { MemoryNetwork } from '@node-roce/link';
 import { callPerf, type PerfOptions, servePerf } from '@node-roce/perf';
 import { openDevice } from '@node-roce/verbs-api';
@@ -61,7 +62,7 @@ const SIDES = (['server', 'client'] as const).flatMap((role) =>
   [false, true].map((rdmaCm) => ({ role, rdmaCm })),
 );
 
-describe.each(TESTS)('%s', { tags: ['slow'] }, (_name, options) => {
+describe.each(TESTS)('%s', (_name, options) => {
   describe.each(SIDES)('as $role, rdmaCm $rdmaCm', (side) => {
     test.each(['breaks down', 'is given up'])('%s after any number of packets', async (how) => {
       const whole = await play(options, { ...side, timeout: 10 }, () => {});

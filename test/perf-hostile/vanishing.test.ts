@@ -1,4 +1,5 @@
 /** Peers that vanish in each phase of the dialogue. */
+// @module-tag slow
 import type { PerfOptions } from '@node-roce/perf';
 import { describe, expect, test } from 'vitest';
 import { expectError, guard } from './guard.ts';
@@ -52,7 +53,7 @@ function vanishing(last: number, way: (socket: Channel['socket']) => unknown, co
   };
 }
 
-describe.each(TESTS)('$name: a peer that vanishes', { tags: ['slow'] }, ({ name, ours, peer }) => {
+describe.each(TESTS)('$name: a peer that vanishes', ({ name, ours, peer }) => {
   describe.each(['server', 'client'] as const)('of a %s', (role) => {
     test.each(Object.keys(WAYS) as (keyof typeof WAYS)[])('%s, in each phase', async (way) => {
       const all = { exchanges: 0 };

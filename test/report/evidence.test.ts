@@ -1,4 +1,5 @@
 /** A report at first sight: the summary, why packets were retransmitted, where time was lost; on any screen and on paper. */
+// @module-tag slow
 import { join } from 'node:path';
 import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -11,7 +12,7 @@ const report = async (folder: string, name: string) => {
   return { found, file: write(`${name}.html`, renderReport(found)) };
 };
 
-inChromium({ tags: ['slow'] }, () => {
+inChromium(() => {
   describe('the report of blackhole_timeout', () => {
     let file: string;
     beforeAll(async () => {

@@ -1,4 +1,6 @@
 /** Pages that are out of the ordinary: hostile, empty, and a drawing without a page. */
+// @module-tag slow
+// @module-tag gate
 import { join } from 'node:path';
 import { analyzeCapture, renderLadder, renderReport } from '@node-roce/capture/node';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -11,7 +13,7 @@ import {
 } from '../../packages/capture/testing/analysis.ts';
 import { captures, inChromium, opens, page, see, write } from './suite.ts';
 
-inChromium({ tags: ['slow', 'gate'] }, () => {
+inChromium(() => {
   describe('a report whose every text is an attack', () => {
     const EVIL = '<img src=x onerror="document.title=1"><script>document.title=1</script>';
     const hostile = analysis({

@@ -1,4 +1,5 @@
 /** The report of a long capture of many connections: a selection, marked as one, that opens quickly. */
+// @module-tag slow
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture/node';
@@ -6,7 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { simulate } from './simulate.ts';
 import { folder, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
-inChromium({ tags: ['slow'] }, () => {
+inChromium(() => {
   describe('the report of a simulated capture of 100,000 packets', () => {
     const PACKETS = 100_000;
     let found: Analysis;

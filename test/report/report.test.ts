@@ -2,6 +2,7 @@
  * The report as a reader meets it, in a real browser: what is there, what a click and a key do, and that nothing
  * leaves the file.
  */
+// @module-tag slow
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { AxeBuilder } from '@axe-core/playwright';
@@ -9,7 +10,7 @@ import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture/
 import { beforeAll, describe, expect, test } from 'vitest';
 import { captures, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
-inChromium({ tags: ['slow'] }, () => {
+inChromium(() => {
   describe('the report of loss5_both_rc_pingpong', () => {
     let found: Analysis;
     let file: string;

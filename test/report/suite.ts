@@ -15,8 +15,8 @@ export let page: Page;
 export let folder: string;
 
 /** Tests that need a browser. */
-export function inChromium(options: { tags: string[] }, tests: () => void): void {
-  describe.skipIf(noBrowser !== undefined)('in Chromium', options, () => {
+export function inChromium(tests: () => void): void {
+  describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
     beforeAll(async () => {
       folder = mkdtempSync(join(tmpdir(), 'roce-report-'));
       browser = await launch();

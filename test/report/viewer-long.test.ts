@@ -1,4 +1,5 @@
 /** The page that needs no installation, given 1 GiB: all packets are read, and the browser stays below 1 GiB of memory. */
+// @module-tag slow
 import { execFile } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +21,7 @@ async function mostMemory(): Promise<number> {
   return Math.max(...most) / 1024;
 }
 
-inChromium({ tags: ['slow'] }, () => {
+inChromium(() => {
   describe('the page of captures', () => {
     let file: string;
     let big: string;

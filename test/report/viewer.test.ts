@@ -1,4 +1,6 @@
 /** The page that needs no installation: captures dropped on it become reports, in the browser alone. */
+// @module-tag slow
+// @module-tag gate
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,7 +29,7 @@ function inZstd(content: Uint8Array): Uint8Array {
   return Buffer.concat(parts);
 }
 
-inChromium({ tags: ['slow', 'gate'] }, () => {
+inChromium(() => {
   describe('the page of captures', () => {
     let file: string;
     beforeAll(() => {

@@ -2,6 +2,7 @@
  * Streams that end in every way, over a network that loses packets: what arrives is the beginning of what was sent, all of it where both
  * sides ended in order, and nothing is left. Seeded: ROCE_STREAM_ROUNDS=10000 is the long run, ROCE_STREAM_SEED another one.
  */
+// @module-tag slow
 import { MemoryNetwork } from '@node-roce/link';
 import { type CompletionQueue, type Device, openDevice, type ProtectionDomain } from '@node-roce/verbs-api';
 import { expect, test } from 'vitest';
@@ -108,7 +109,7 @@ async function play(
   else if (way === 'close') void side.connection.close();
 }
 
-test(`${ROUNDS} streams end in every way, and nothing is left of them`, { tags: ['slow'] }, async () => {
+test(`${ROUNDS} streams end in every way, and nothing is left of them`, async () => {
   clockOfTurns(1);
   const seen = new Map<string, number>();
   for (let first = 0; first < ROUNDS; first += PER_PAIR) {

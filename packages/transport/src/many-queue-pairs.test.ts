@@ -159,7 +159,7 @@ describe('the cost of a turn', () => {
   }
 
   // M9. Once: the list of those with something to send is shifted, and its rest moved, each turn.
-  test('does not grow with the queue pairs that wait for theirs', () => {
+  test('does not grow with the queue pairs that wait for theirs', { tags: ['slow', 'gate'] }, () => {
     const few = costOfATurn(sendersOf(1_000), 1_000);
     const many = costOfATurn(sendersOf(16_000), 16_000);
     expect(many / few).toBeLessThan(4);
