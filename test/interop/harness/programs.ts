@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { DeviceServer } from '@node-roce/device';
 import { expect, onTestFinished } from 'vitest';
+import { meet } from '../../programs/meet.ts';
 import { GID_INDEX, type Guest } from './guest.ts';
 
 const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
@@ -60,15 +61,8 @@ export async function playProgram(
   return [here.output, there.stdout];
 }
 
-/** Times that both programs are started, where the first ones did not find each other. */
-const MEETINGS = 20;
-
 /**
  * A program of librdmacm on both sides, whose clients find their servers by address: `serverLine` and `clientLine` without the address.
- *
- * Where the client fails, both start again. A client that comes too early is refused, and its server does not hear of it. And perftest 4.5 with -R
- * connects twice: its client does so for the second time without waiting until the server listens again, and that server then takes the first
- * connection of the next client for its second one, has no receive for it, and waits for ever.
  */
 export async function playConnected(
   guest: Guest,
@@ -99,21 +93,14 @@ export async function playConnected(
       kill: () => aborter.abort(),
     };
   };
-  const tries: string[] = [];
-  while (tries.length < MEETINGS) {
-    const server = role === 'server' ? start(serverLine) : startThere(serverLine);
-    if (role === 'server')
+  const [{ code, output }] = await meet(
+    async () => {
+      if (role === 'client') return startThere(serverLine);
+      const server = start(serverLine);
       await expect.poll(() => device.ids.listening, { timeout: 30_000 }).toBeGreaterThan(0);
-    const client = role === 'server' ? startThere(`${clientLine} ${hostIp4}`) : start(`${clientLine} ${ip4}`);
-    const { code, output } = await client.ended;
-    if (code === 0) {
-      const result = await server.ended;
-      expect(result.code, result.output).toBe(0);
-      return;
-    }
-    server.kill();
-    const { output: servers } = await server.ended;
-    tries.push(`try ${tries.length + 1}: ${output}its server: ${servers}`);
-  }
-  expect.fail(tries.join('\n'));
+      return server;
+    },
+    () => (role === 'server' ? startThere(`${clientLine} ${hostIp4}`) : start(`${clientLine} ${ip4}`)),
+  );
+  expect(code, output).toBe(0);
 }
