@@ -353,7 +353,7 @@ describe('one word of an entry changes while a run of packets is taken', () => {
   const lengths = [0, 8, MTU, LENGTH, LENGTH + 1, TWO_32 - 1];
   const lows = [0, TWO_32 - 1];
 
-  /** A side whose queues' words change as `read` says; copies lie in its region. */
+  /** A side whose queues give the words that `read` returns; copies lie in its region. */
   function watched(read: (words: Uint32Array, index: number, isSends: boolean, stride: number) => number) {
     let copies = 0;
     const copy: typeof copyBatch = (slab, regions, list, count) => {
