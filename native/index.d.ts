@@ -268,6 +268,8 @@ export interface PortStats {
   gsoRuns: number;
   /** Runs that the kernel refused, then sent one by one. */
   gsoFallbacks: number;
+  /** Slots that stood for several packets, `Tx.RUN`. */
+  runSlots: number;
   /** Packets for which the kernel gave an error (in their STATUS). */
   sendErrors: number;
   /** Slots that were wrong or had no socket to leave from. */

@@ -62,7 +62,8 @@ Napi::Object layout(Napi::Env env) {
                                   {"SOURCE_PORT", tx::sourcePort},
                                   {"QPN", tx::qpn},
                                   {"STATUS", tx::status},
-                                  {"ENTRY", tx::entry}}));
+                                  {"ENTRY", tx::entry},
+                                  {"RUN", tx::run}}));
   object.Set("Fragment", objectOf(env, {{"REGION", fragment::region},
                                         {"OFFSET_LOW", fragment::offsetLow},
                                         {"OFFSET_HIGH", fragment::offsetHigh},

@@ -23,8 +23,9 @@ enum Word : uint32_t {
   qpn,
   status,
   entry,
+  run,
 };
-inline constexpr uint32_t kSlotWords = 12;
+inline constexpr uint32_t kSlotWords = 13;
 }  // namespace tx
 
 /// Words of a fragment: `length` bytes at a 64-bit offset of a region.

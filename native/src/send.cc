@@ -28,8 +28,8 @@ cmsghdr* putControl(msghdr& message, cmsghdr* at, int level, int type, const voi
 
 /// Whether packets with these BTHs may share a run: of one service, so that readers of captures find the second one, and for one
 /// program. Programs that share the peer's address have queue pairs of their own, and the kernel there looks at the first packet alone.
-bool sameTarget(const uint8_t* a, const uint8_t* b) {
-  const uint8_t* one = a + kDestinationQpByte;
+bool sameTarget(const std::array<uint8_t, 8>& a, const uint8_t* b) {
+  const uint8_t* one = a.data() + kDestinationQpByte;
   const uint8_t* other = b + kDestinationQpByte;
   if ((a[0] ^ b[0]) >> 5 != 0) return false;
   return ((one[0] | other[0]) & kSharedQp) == 0 || one[2] == other[2];
@@ -44,11 +44,11 @@ Sender::Sender(const Crc* const& crc, const Settings& settings, Stats& stats, Pe
       stats_(stats),
       peers_(peers),
       locals_(locals),
-      slots_(peers),
+      slots_(peers, stats.runSlots),
       staging_(new uint8_t[kStagingBytes]) {}
 
 uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count) {
-  slots_.begin(arrays, regions);
+  slots_.begin(arrays, regions, from, count);
   blocked_ = false;
   full_ = nullptr;
   singlesUntil_ = 0;
@@ -60,6 +60,7 @@ uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t f
     uint32_t resume;
     if (transmit(resume)) continue;
     slot = resume;
+    slots_.seek(slot);
     if (blocked_) {
       stats_.sendBlocked++;
       break;
@@ -98,14 +99,16 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
   // Followers to the same place, as long as the first; a shorter one ends the run. Segment i leaves
   // with Identification i.
   const uint32_t segmentBytes = first.datagramBytes();
+  std::array<uint8_t, 8> target;
+  std::memcpy(target.data(), first.header, target.size());
+  TxPacket packet;
   uint32_t next = slot + 1;
   if (settings_.gso && peer->gso && slot >= singlesUntil_ && message.socket->options().checksum) {
     for (bool open = true; open && next < count && message.packets < settings_.maxSegments; next++) {
-      TxPacket packet;
       if (slots_.read(next, packet) != 0) break;
       const uint32_t bytes = packet.datagramBytes();
       if (packet.trafficClass != first.trafficClass || bytes > segmentBytes || message.bytes + bytes > kMaxDatagram ||
-          bytes > stagingLeft() || !sameTarget(first.header, packet.header) || !sameRoute(first, packet, *message.socket))
+          bytes > stagingLeft() || !sameTarget(target, packet.header) || !sameRoute(first, packet, *message.socket))
         break;
       append(packet, pseudo, static_cast<uint16_t>(message.packets));
       message.packets++;

@@ -10,6 +10,7 @@ struct Stats {
   uint64_t txMessages = 0;     // passed to the kernel: a GSO run is one
   uint64_t gsoRuns = 0;        // runs of two packets or more
   uint64_t gsoFallbacks = 0;   // runs that the kernel refused, sent one by one then
+  uint64_t runSlots = 0;       // slots of several packets that differ in their PSNs alone
   uint64_t sendErrors = 0;     // packets for which the kernel gave an error
   uint64_t sendRejected = 0;   // slots that were wrong
   uint64_t sendBlocked = 0;    // batches that ended early at a full socket
@@ -41,6 +42,7 @@ inline constexpr StatField<Stats> kStatFields[] = {
     {"txMessages", &Stats::txMessages},
     {"gsoRuns", &Stats::gsoRuns},
     {"gsoFallbacks", &Stats::gsoFallbacks},
+    {"runSlots", &Stats::runSlots},
     {"sendErrors", &Stats::sendErrors},
     {"sendRejected", &Stats::sendRejected},
     {"sendBlocked", &Stats::sendBlocked},

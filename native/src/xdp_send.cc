@@ -31,7 +31,7 @@ XdpSender::XdpSender(const Crc* const& crc, const Settings& settings, XdpStats& 
       peers_(peers),
       ways_(ways),
       socket_(socket),
-      slots_(peers),
+      slots_(peers, runs_),
       pending_(settings.sendSlots) {
   for (uint32_t i = settings.sendSlots; i > 0; i--) free_.push_back(i - 1);
 }
@@ -42,7 +42,7 @@ XdpSender::~XdpSender() {
 }
 
 uint32_t XdpSender::send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count) {
-  slots_.begin(arrays, regions);
+  slots_.begin(arrays, regions, from, count);
   blocked_ = false;
   const uint32_t now = coarseMs();
   uint32_t index = from;

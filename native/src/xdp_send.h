@@ -76,6 +76,7 @@ class XdpSender {
   XdpWays& ways_;
   XdpSocket& socket_;
   TxSlots slots_;
+  uint64_t runs_ = 0;
   uint32_t mtu_ = 1500;
   bool blocked_ = false, missed_ = false;
   /// Places that are free, and of the others how many descriptors the kernel still has.

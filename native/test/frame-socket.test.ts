@@ -182,7 +182,7 @@ describe.skipIf(!mayOpen)('on loopback', () => {
   });
 
   test('wrong arguments throw', () => {
-    const [slots, fragments] = [new Uint32Array(12), new Uint32Array(4)];
+    const [slots, fragments] = [new Uint32Array(layout.TX_SLOT_WORDS), new Uint32Array(4)];
     expect(() => socket.send(slots, fragments, 0, 2, [memory])).toThrow(RangeError);
     expect(() => socket.send(slots, fragments, 2, 1, [memory])).toThrow(RangeError);
     expect(() => socket.send(slots, fragments, 0, 1, 5 as never)).toThrow(TypeError);

@@ -4,7 +4,9 @@
  */
 import { openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Port, Socket, Wake } from '../index.js';
+import { layout, Port, Socket, Wake } from '../index.js';
+
+const WORDS = layout.TX_SLOT_WORDS;
 
 const SLOTS = 64;
 const BYTES = 1000;
@@ -28,9 +30,9 @@ function open(address, peerAddress) {
   const socket = new Socket({ family: 4, address, port: 4791 });
   const local = port.addLocal(socket);
   const peer = port.addPeer({ address: gid(peerAddress), local });
-  const slots = new Uint32Array(12 * SLOTS);
+  const slots = new Uint32Array(WORDS * SLOTS);
   const fragments = Uint32Array.of(0, 0, 0, BYTES);
-  for (let i = 0; i < SLOTS; i++) slots.set([0, 12, 0, 1, BYTES, 0, peer, 0, 0xc000], 12 * i);
+  for (let i = 0; i < SLOTS; i++) slots.set([0, 12, 0, 1, BYTES, 0, peer, 0, 0xc000], WORDS * i);
   const send = () => port.send(slots, new Uint8Array(64), fragments, 0, SLOTS, [memory], new Uint8Array(1));
   const fill = () => {
     for (let i = 0; i < 1000; i++) {

@@ -3,6 +3,8 @@ import { createSocket } from 'node:dgram';
 import fc from 'fast-check';
 import * as addon from '../index.js';
 
+const { TX_SLOT_WORDS, Tx } = addon.layout;
+
 const seed = Number(process.argv[2] ?? 1);
 const { Capture, Doorbells, InterfaceWatcher, LocalSocket, Socket, Port, IdWindow } = addon;
 const kinds = new Set([
@@ -174,12 +176,16 @@ const nearlySlots = fc
       fc.oneof(fc.constant(0), word),
       fc.oneof(fc.nat(255), word),
       fc.oneof(fc.nat(65_535), word),
+      fc.oneof(fc.constant(1), fc.nat(9), word),
     ),
     { maxLength: 8 },
   )
   .map((slots) => {
-    const array = new Uint32Array(slots.length * 12);
-    for (const [i, slot] of slots.entries()) array.set(slot, i * 12);
+    const array = new Uint32Array(slots.length * TX_SLOT_WORDS);
+    for (const [i, slot] of slots.entries()) {
+      array.set(slot.slice(0, -1), i * TX_SLOT_WORDS);
+      array[i * TX_SLOT_WORDS + Tx.RUN] = slot.at(-1);
+    }
     return array;
   });
 const nearlyFragments = fc
@@ -416,12 +422,12 @@ for (const name of ['joinGroup', 'leaveGroup']) {
 // Getters that pull the floor away: they detach the arrays of the batch, or close the port.
 for (const deed of ['detach', 'close', 'throw', 'again']) {
   const { port, socket } = prepared({});
-  const slots = new Uint32Array(24);
+  const slots = new Uint32Array(2 * TX_SLOT_WORDS);
   const headers = new Uint8Array(128);
   const fragments = new Uint32Array(8);
   const memory = new Uint8Array(70_000);
   slots.set([0, 12, 0, 1, 60_000, 0, 0, 0, 0xc000]);
-  slots.set([64, 12, 1, 1, 100, 0, 0, 0, 0xc000], 12);
+  slots.set([64, 12, 1, 1, 100, 0, 0, 0, 0xc000], TX_SLOT_WORDS);
   fragments.set([0, 0, 0, 60_000, 1, 0, 0, 100]);
   const table = [memory, undefined];
   const send = () => port.send(slots, headers, fragments, 0, 2, table, new Uint8Array(2));

@@ -13,7 +13,10 @@ const { EIO, EINVAL, EMSGSIZE, EPERM, EINTR, ENOBUFS, EAGAIN } = constants.errno
 const all = [...Array(40).keys()];
 const compiler = spawnSync('cc', ['--version']).status === 0;
 
-describe.skipIf(!compiler || !features().gso)('a kernel that refuses', () => {
+describe.skipIf(!compiler || !features().gso).each([
+  ['packets with slots of their own', '0'],
+  ['run slots', '1'],
+])('a kernel that refuses %s', (_slots, runs) => {
   let folder: string;
   let library: string;
   beforeAll(() => {
@@ -37,7 +40,7 @@ describe.skipIf(!compiler || !features().gso)('a kernel that refuses', () => {
     const { stdout } = await promisify(execFile)(
       process.execPath,
       [join(import.meta.dirname, 'refusing-kernel.mjs'), `${ownPort}`],
-      { env: { ...process.env, LD_PRELOAD: preload, REFUSE: refuse }, timeout: DEADLINE_MS },
+      { env: { ...process.env, LD_PRELOAD: preload, REFUSE: refuse, RUNS: runs }, timeout: DEADLINE_MS },
     );
     return JSON.parse(stdout);
   }

@@ -105,7 +105,7 @@ test('a region that a getter among the views detaches while the batch is read', 
 test('a getter among the views that sends: refused, and the batch that it interrupts is whole', () => {
   const many = 4000;
   const views = Array.from({ length: many }, () => new Uint8Array(8));
-  const slot = Uint32Array.of(0, 12, 0, many, many, 0, peer, 0, 0xc001, 0, 0, 0);
+  const slot = Uint32Array.of(0, 12, 0, many, many, 0, peer, 0, 0xc001, 0, 0, 0, 1);
   const fragments = new Uint32Array(4 * many);
   for (let i = 0; i < many; i++) fragments.set([i, 0, 0, 1], 4 * i);
   const first = from.regions.views[region];

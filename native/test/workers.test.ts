@@ -25,7 +25,7 @@ async function inProcess(code: string): Promise<string> {
 
 /** A worker that receives for ever, polled and woken. */
 const receiving = `
-  import(${JSON.stringify(addon)}).then(({ Port, Socket }) => {
+  import(${JSON.stringify(addon)}).then(({ Port, Socket, layout }) => {
     const { parentPort } = require('node:worker_threads');
     const socket = new Socket({ family: 4, address: '127.0.0.2', port: ${ownPort}, gro: true, reusePort: true });
     const slab = new Uint8Array(1 << 20), slots = new Uint32Array(1024 * 12), sources = new Uint8Array(1024 * 16);
@@ -47,10 +47,10 @@ const sending = `
   const out = new Port();
   out.addLocal(socket);
   const peer = out.addPeer({ address: gid(2), local: 0, port });
-  const n = 60, slots = new Uint32Array(n * 12), headers = new Uint8Array(n * 64), fragments = new Uint32Array(n * 4);
+  const n = 60, slots = new Uint32Array(n * layout.TX_SLOT_WORDS), headers = new Uint8Array(n * 64), fragments = new Uint32Array(n * 4);
   const memory = new Uint8Array(4096);
   for (let i = 0; i < n; i++) {
-    slots.set([i * 64, 12, i, 1, 1024, 0, peer, 0, 0xc001], i * 12);
+    slots.set([i * 64, 12, i, 1, 1024, 0, peer, 0, 0xc001], i * layout.TX_SLOT_WORDS);
     fragments.set([0, 0, 0, 1024], i * 4);
   }
   let busy = true;

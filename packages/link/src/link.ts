@@ -48,6 +48,8 @@ export interface Link extends PeerTable {
    * polls without awaiting anything waits for ever.
    */
   readonly needsEventLoop?: boolean;
+  /** True where it takes run slots (`Tx.RUN`): it writes the STATUS of each packet, and writes the slot that it stops at. */
+  readonly takesRuns?: boolean;
   /** The other devices at its addresses; absent where it has them alone. */
   readonly sharing?: LinkSharing | undefined;
   /** Limitations of this link, a sentence each. */

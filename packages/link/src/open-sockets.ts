@@ -110,6 +110,7 @@ function openDgramLink({
   offload: _,
   flushIcrc: __,
   limitations: ___,
+  runs: ____,
   ...options
 }: UdpLinkOptions): Promise<DgramLink> {
   if (options.shared) {

@@ -6,6 +6,7 @@ import {
   type GidEntry,
   isEmptyGid,
   type RxBatch,
+  splitRun,
   type TxBatch,
 } from '@node-roce/transport';
 import { gidEquals, gidFromText, gidToIpText, gidToText, ROCE_UDP_PORT } from '@node-roce/wire';
@@ -162,7 +163,9 @@ export abstract class PortLink<P extends LinkPort> implements Link {
   send(batch: TxBatch, from: number, time?: Float64Array): number {
     if (time !== undefined && time !== this.#clock) this.#setClock(time);
     if (batch !== this.#sent || batch.regions.shared !== this.#regionShared) this.#bindSend(batch);
-    return this.#send!(from, batch.count);
+    const taken = this.#send!(from, batch.count);
+    if (taken < batch.count) splitRun(batch, taken);
+    return taken;
   }
 
   /** A run loop has one batch for ever, so that its arrays are looked up once. */

@@ -2,7 +2,7 @@
  * The main link: unprivileged UDP sockets in batches, through the native addon. A device per interface,
  * or one for a list of addresses.
  */
-import { Port, type Socket } from '@node-roce/dgram-native';
+import { features, Port, type Socket } from '@node-roce/dgram-native';
 import type { RxBatch } from '@node-roce/transport';
 import { gidFromText, gidToText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { explainDescriptors } from './descriptors.ts';
@@ -25,6 +25,8 @@ export interface UdpLinkOptions extends PortLinkOptions {
   zeroChecksum?: boolean;
   /** Runs of packets as one super-packet, out (GSO) and in (GRO). Default true. */
   offload?: boolean;
+  /** Packets that differ in their PSNs alone in one slot, where `offload` sends them as one message. Without, for tests. Default true. */
+  runs?: boolean;
   /** Sentences to put in front of the link's own `limitations`. */
   limitations?: readonly string[];
 }
@@ -41,6 +43,7 @@ export class UdpLink extends PortLink<Port> {
   readonly activeMtu: number;
   readonly receiveBuffer: number;
   readonly sharing: Sharing | undefined;
+  readonly takesRuns: boolean;
   readonly #sockets: Socket[] = [];
   readonly #limitations: readonly string[];
 
@@ -67,7 +70,12 @@ export class UdpLink extends PortLink<Port> {
 
   /** @param shared the sockets of the addresses, in their order; empty: opened here */
   private constructor(options: UdpLinkOptions, shared: readonly SharedAddress[]) {
-    const { receiveBuffer = DEFAULT_RECEIVE_BUFFER, offload = true, zeroChecksum = false } = options;
+    const {
+      receiveBuffer = DEFAULT_RECEIVE_BUFFER,
+      offload = true,
+      zeroChecksum = false,
+      runs = true,
+    } = options;
     const { nic, addresses } = chooseAddresses(options);
     super(options, nic, { receiveBuffer, gro: offload }, (common) => {
       // A peer counts what it sends to all who share the address: one of them sees gaps of any size.
@@ -79,6 +87,8 @@ export class UdpLink extends PortLink<Port> {
       return new Port({ ...common, udpChecksum: !zeroChecksum, gso, idWindow, transmitSockets });
     });
     this.activeMtu = activeMtuOf(nic);
+    // Without GSO each packet is a message of its own, and a slot is little compared with that.
+    this.takesRuns = runs && offload && !zeroChecksum && features().gso;
     this.#limitations = options.limitations ?? [];
     try {
       for (const [i, address] of addresses.entries()) {

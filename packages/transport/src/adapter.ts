@@ -48,6 +48,7 @@ import type { FrameCount, FrameHost, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
 import type { ResidueClass } from './residue-class.ts';
 import { DOORBELL_RECV, type NewRing, type Ring, type RingShape } from './rings.ts';
+import { unfoldRuns } from './run-slots.ts';
 import type { Clock } from './times.ts';
 
 export interface AdapterOptions extends Host {
@@ -236,7 +237,9 @@ export class Adapter {
     context.publish();
   }
 
-  #refused({ slots, headers }: TxBatch, w: number): void {
+  #refused(batch: TxBatch, w: number): void {
+    unfoldRuns(batch);
+    const { slots, headers } = batch;
     const tag = slots[w + Tx.QPN];
     this.#context.counters.sendErrors++;
     const qp = this.#queues.find(tag & 0xff_ffff);

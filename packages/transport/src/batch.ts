@@ -38,8 +38,13 @@ export const Tx = {
   STATUS: 10,
   /** Send entry that a request is of; key of the memory that a READ response is read from. The link gives it no meaning. */
   ENTRY: 11,
+  /**
+   * Packets from this one on that differ in their PSNs alone, which rise by one: a run. Of these the first alone is written, with one fragment; each
+   * has the next fragment, of the same length, and a STATUS. 0 or 1: no run. Only in batches for links that take them (`TxBatch.runs`).
+   */
+  RUN: 12,
 } as const;
-export const TX_SLOT_WORDS = 12;
+export const TX_SLOT_WORDS = 13;
 
 /** Words of a fragment: `length` bytes at `offset` of a region's backing memory. */
 export const Fragment = { REGION: 0, OFFSET_LOW: 1, OFFSET_HIGH: 2, LENGTH: 3 } as const;
@@ -158,6 +163,9 @@ export class RegionTable {
   }
 }
 
+/** Fragments of a packet, with one to spare: a list has at most 32. */
+const MOST_FRAGMENTS = 33;
+
 /** Packets to send: filled by the engine's `transmit`, drained by a link's `send`. */
 export class TxBatch {
   readonly capacity: number;
@@ -168,6 +176,10 @@ export class TxBatch {
   readonly regions: RegionTable;
   count = 0;
   fragmentCount = 0;
+  /** Whether the link takes run slots (`Tx.RUN`). */
+  runs = false;
+  /** The slot of the run that was added last; −1 if no packet is part of a run. */
+  lastRun = -1;
 
   constructor(regions: RegionTable, capacity = 512, fragmentCapacity = capacity * 4) {
     this.regions = regions;
@@ -181,11 +193,20 @@ export class TxBatch {
   clear(): void {
     this.count = 0;
     this.fragmentCount = 0;
+    this.lastRun = -1;
   }
 
-  /** No room for one more packet, whatever its fragments (a list has at most 32). */
+  /** Packets with one fragment each that there is room for. */
+  get room(): number {
+    return Math.min(
+      this.capacity - this.count,
+      this.fragmentCapacity - MOST_FRAGMENTS - this.fragmentCount + 1,
+    );
+  }
+
+  /** No room for one more packet, whatever its fragments. */
   get full(): boolean {
-    return this.count >= this.capacity || this.fragmentCount + 33 > this.fragmentCapacity;
+    return this.count >= this.capacity || this.fragmentCount + MOST_FRAGMENTS > this.fragmentCapacity;
   }
 }
 

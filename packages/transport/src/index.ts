@@ -14,6 +14,7 @@ export { type Reach, setReach } from './reach.ts';
 export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 export * from './residue-class.ts';
 export * from './rings.ts';
+export { runOf, splitRun, unfoldRuns } from './run-slots.ts';
 export { markRuns } from './runs.ts';
 export { MAX_RENDEZVOUS_BYTES } from './tags/tagged-receives.ts';
 export type { Clock } from './times.ts';

@@ -1,6 +1,7 @@
 /** Batches with packets that the link has not looked at, and how packets are taken out of them. */
 import { opcodeInfo } from '@node-roce/wire';
 import { NO_PEER, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
+import { unfoldRuns } from './run-slots.ts';
 
 /**
  * Owns the list of open batches. A packet that is withdrawn names no peer and no memory any more: the link refuses
@@ -30,7 +31,9 @@ export class OpenBatches {
    * program's again. With `responses`, READ responses too. ACKs, NAKs and atomic results still leave.
    */
   withdraw(slotTag: number, responses: boolean): void {
-    for (const { slots, headers, count } of this.#batches) {
+    for (const batch of this.#batches) {
+      unfoldRuns(batch);
+      const { slots, headers, count } = batch;
       for (let w = 0; w < count * TX_SLOT_WORDS; w += TX_SLOT_WORDS) {
         if (slots[w + Tx.QPN] !== slotTag) continue;
         const info = opcodeInfo(headers[slots[w + Tx.HEADER_OFFSET]]);
@@ -41,7 +44,9 @@ export class OpenBatches {
 
   /** Withdraws READ responses of a key that opens nothing to peers any more (IBTA vol 1 §10.6.4). */
   withdrawReads(key: number): void {
-    for (const { slots, headers, count } of this.#batches) {
+    for (const batch of this.#batches) {
+      unfoldRuns(batch);
+      const { slots, headers, count } = batch;
       for (let w = 0; w < count * TX_SLOT_WORDS; w += TX_SLOT_WORDS) {
         if (slots[w + Tx.ENTRY] !== key || slots[w + Tx.FRAGMENT_COUNT] === 0) continue;
         if (opcodeInfo(headers[slots[w + Tx.HEADER_OFFSET]])?.isReadResponse) withdrawSlot(slots, w);

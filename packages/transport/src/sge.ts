@@ -41,6 +41,28 @@ export function addFragment(batch: TxBatch, region: number, offset: number, leng
   f[w + 3] = length;
 }
 
+/** Adds a fragment of `length` bytes for each of so many packets, one behind the other. */
+export function addFragments(
+  batch: TxBatch,
+  region: number,
+  offset: number,
+  length: number,
+  count: number,
+): void {
+  const f = batch.fragments;
+  let w = batch.fragmentCount * FRAGMENT_WORDS;
+  let at = offset;
+  for (let i = 0; i < count; i++) {
+    f[w] = region;
+    f[w + 1] = at;
+    f[w + 2] = Math.floor(at / TWO_32);
+    f[w + 3] = length;
+    w += FRAGMENT_WORDS;
+    at += length;
+  }
+  batch.fragmentCount += count;
+}
+
 /** A response's payload into the list of a send entry, at byte `offset`. */
 export function scatterResponse(
   context: Context,

@@ -39,6 +39,7 @@ export function finishSlot(
   s[w + Tx.QPN] = source.slotTag;
   s[w + Tx.STATUS] = 0;
   s[w + Tx.ENTRY] = entry;
+  s[w + Tx.RUN] = 1;
   batch.count++;
   source.counters.sentPackets++;
 }

@@ -2,7 +2,7 @@
 import { bthOpcode, bthPsn, internetChecksum, Opcode } from '@node-roce/wire';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { addressOf, gidOf, Pair, QKEY } from '../testing/pair.ts';
-import { HeaderSl, WcFlags } from './index.ts';
+import { HeaderSl, TX_SLOT_WORDS, Tx, WcFlags } from './index.ts';
 
 const MTU = 1024;
 
@@ -193,7 +193,7 @@ describe('UC', () => {
     for (const wrId of [1, 2, 3]) pair.left.post({ wrId, opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
     tx.clear();
     expect(adapter.transmit(tx)).toBe(3);
-    tx.slots[12 + 10] = 90; // EMSGSIZE, of the second.
+    tx.slots[TX_SLOT_WORDS + Tx.STATUS] = 90; // EMSGSIZE, of the second.
     adapter.sent(tx);
     expect(pair.left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([
       [1, 'SUCCESS'],

@@ -33,6 +33,7 @@ import {
   Tx,
   TxBatch,
   transition,
+  unfoldRuns,
   WC_STATUS_NAMES,
   WrOpcode,
   type WrOpcodeName,
@@ -359,6 +360,8 @@ export class Pair {
   inspect: ((batch: TxBatch, from: Side) => void) | undefined;
   /** Packets that arrive together are marked as runs. */
   runs = true;
+  /** Packets are added as run slots, which are unfolded before they leave. */
+  runSlots = true;
   /** Where a packet comes in: a group's index instead of the address. */
   localOf: ((packet: Packet) => number) | undefined;
   #latency: number;
@@ -472,7 +475,11 @@ export class Pair {
     const to = side === this.left ? this.right : this.left;
     for (;;) {
       tx.clear();
-      if (side.adapter.transmit(tx) === 0) return;
+      tx.runs = this.runSlots;
+      const added = side.adapter.transmit(tx);
+      tx.runs = false;
+      if (added === 0) return;
+      unfoldRuns(tx);
       this.inspect?.(tx, side);
       for (let i = 0; i < tx.count; i++) {
         if (isMemoryGone(tx, i)) throw new Error('a packet of memory that is gone');

@@ -12,10 +12,13 @@ import {
   RX_SLOT_WORDS,
   Rx,
   RxBatch,
+  runOf,
   type SrqInit,
+  splitRun,
   TX_SLOT_WORDS,
   Tx,
   TxBatch,
+  unfoldRuns,
 } from '@node-roce/transport';
 import { createRandom } from '@node-roce/wire';
 import type { XrcReceipt } from '../model/xrc-qp.ts';
@@ -65,7 +68,7 @@ export interface EngineDeviceOptions {
   checkEvery?: number;
   /** Index at which the rings of queue pairs begin, 32 bits; 0 by default. */
   firstIndex?: number;
-  /** Whether packets that arrive together may be taken as runs; by default with every second seed. */
+  /** Whether packets that arrive together may be taken as runs, and packets are sent as run slots; by default with every second seed. */
   runs?: boolean;
 }
 
@@ -94,6 +97,8 @@ export class EngineDevice implements SimDevice {
   readonly #rx = new RxBatch(256, 2 * 1024 * 1024);
   #unchecked = 0;
   readonly #takesRuns: boolean;
+  /** Packets that were sent as part of a run, but for the last of each. */
+  runPackets = 0;
   readonly #doorbells: Ring;
   readonly #host: Domain;
   readonly #xrcDomain: number;
@@ -132,6 +137,7 @@ export class EngineDevice implements SimDevice {
     const { batchPackets = 512 } = options;
     // Room for the longest list of fragments, however few packets there are.
     this.#tx = new TxBatch(this.adapter.regions, batchPackets, 4 * batchPackets + 64);
+    this.#tx.runs = this.#takesRuns;
     this.#doorbells = new Ring(this.adapter.doorbells);
     this.#host = this.createDomain(this.arena);
     this.#xrcDomain = this.adapter.openXrcd({});
@@ -307,7 +313,9 @@ export class EngineDevice implements SimDevice {
         this.#check();
       }
       for (; this.#taken < batch.count; this.#taken++) {
+        splitRun(batch, this.#taken);
         if (!this.#link.takes(now)) return packets;
+        if (runOf(batch, this.#taken) > 1) this.runPackets++;
         const packet = this.#link.gather(batch, this.#taken);
         if (packet === undefined) continue;
         const retransmission = this.#again.get(this.#taken);
@@ -324,6 +332,7 @@ export class EngineDevice implements SimDevice {
   /** Packets of the batch that wait for room, the number of its queue pair or all. */
   waiting(qpn?: number): number {
     let count = 0;
+    unfoldRuns(this.#tx);
     for (let i = this.#taken; i < this.#tx.count; i++) {
       const tag = this.#tx.slots[i * TX_SLOT_WORDS + Tx.QPN];
       if (qpn === undefined || (tag & 0xff_ffff) === qpn) count++;

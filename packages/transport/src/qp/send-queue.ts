@@ -155,6 +155,18 @@ export class SendQueue {
     this.#started = indexAfter(this.#started);
   }
 
+  /** Gives the next `count` entries, SENDs of one packet each, a PSN each. @param row their operation */
+  startSends(psn: number, count: number, { wire }: WrOpcodeRow): void {
+    const spans = this.#spans;
+    const kind = wire << WIRE_SHIFT;
+    for (let i = 0; i < count; i++) {
+      const at = (this.#started + i) & this.#mask;
+      spans[2 * at] = ((psn + i) & PSN_MASK) | kind;
+      spans[2 * at + 1] = 1;
+    }
+    this.#started = (this.#started + count) | 0;
+  }
+
   /** The entry that was started last is not started after all. */
   unstart(): void {
     this.#started = indexBefore(this.#started);

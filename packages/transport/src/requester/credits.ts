@@ -1,5 +1,14 @@
 /** End-to-end flow control of requests that consume a receive at the peer (IBTA vol 1 §9.7.7.2). */
-import { AethKind, aethKind, aethValue, CREDIT_UNLIMITED, creditsOf, psnAdd, psnDiff } from '@node-roce/wire';
+import {
+  AethKind,
+  aethKind,
+  aethValue,
+  CREDIT_UNLIMITED,
+  creditsOf,
+  PSN_MASK,
+  psnAdd,
+  psnDiff,
+} from '@node-roce/wire';
 
 /**
  * Send sequence numbers (SSN) count request messages as the responder's MSN does: one for each READ request,
@@ -20,6 +29,11 @@ export class Credits {
   reset(limited: boolean): void {
     this.#ssn = this.#limit = this.#parts = 0;
     this.#limited = limited;
+  }
+
+  /** Messages that may be started before they are `exhausted`; never below 0. */
+  get left(): number {
+    return this.#limited ? Math.max(0, psnDiff(this.#limit, this.#ssn) + 1) : PSN_MASK;
   }
 
   /** Whether the last message that was started is the one that may go past the limit (§9.7.7.2.5). */

@@ -6,7 +6,7 @@ import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
 import { indexAfter } from '../serial.ts';
-import { addFragment } from '../sge.ts';
+import { addFragment, addFragments } from '../sge.ts';
 
 /**
  * The five move together. Promise: the entry is one of the queue's in [head, started], the PSN is the entry's first and the packet's number, the
@@ -70,10 +70,10 @@ export class SendCursor {
     this.#offset = offset;
   }
 
-  /** Past one packet that is not the last of its entry. */
-  step(): void {
-    this.#psn = psnAdd(this.#psn, 1);
-    this.#packet++;
+  /** Past so many packets, the last of which is not the last of its entry. */
+  step(packets: number): void {
+    this.#psn = psnAdd(this.#psn, packets);
+    this.#packet += packets;
   }
 
   /** Past `psns` PSNs, and past entries that were executed locally. */
@@ -122,5 +122,33 @@ export class SendCursor {
       length -= take;
     }
     return true;
+  }
+
+  /**
+   * Adds a fragment of `length` bytes for each of up to `most` packets, as far as the element at hand has them, and moves the offset past them. The words
+   * of the element, which the program may rewrite meanwhile, are read once. 0 where `gather` has to look.
+   * @returns how many
+   */
+  gatherEach(
+    { memory }: Context,
+    owner: Owner,
+    queue: SendQueue,
+    batch: TxBatch,
+    length: number,
+    most: number,
+  ): number {
+    const { words } = queue;
+    if (this.#element >= owner.cap.maxSendSge) return 0;
+    const w = queue.wordOf(this.#entry) + SendWqe.SGE + this.#element * SGE_WORDS;
+    const size = words[w + Sge.LENGTH];
+    const count = Math.min(most, Math.floor((size - this.#offset) / length));
+    if (count <= 0) return 0;
+    const mr = memory.byLkey(words[w + Sge.LKEY]);
+    if (mr === undefined || mr.pd !== owner.pd || mr.reach !== undefined || mr.isNull) return 0;
+    const at = mr.locate(words[w + Sge.ADDRESS_HIGH] | 0, words[w + Sge.ADDRESS_LOW] | 0, size);
+    if (at < 0) return 0;
+    addFragments(batch, mr.region, at + this.#offset, length, count);
+    this.#offset += count * length;
+    return count;
   }
 }

@@ -25,6 +25,7 @@ import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
+import { growRun, splitLast } from '../run-slots.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
@@ -118,9 +119,16 @@ export class RequestPackets {
     const inline = ((queue.words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
     const opcode = owner.transport | row.middle;
     let added = 0;
-    for (; added < count && !batch.full; added++) {
+    while (added < count && !batch.full) {
       const fragments = batch.fragmentCount;
-      if (inline) {
+      let alike = 0;
+      if (batch.runs && !inline) {
+        const most = Math.min(count - added, batch.room);
+        alike = cursor.gatherEach(this.#context, owner, queue, batch, pathMtu, most);
+      }
+      if (alike > 0) {
+        // All have their fragments.
+      } else if (inline) {
         if ((cursor.packet + 1) * pathMtu > owner.cap.maxInlineData) break;
         addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + cursor.packet * pathMtu, pathMtu);
       } else if (!cursor.gather(this.#context, owner, queue, batch, pathMtu)) {
@@ -130,7 +138,10 @@ export class RequestPackets {
       const base = batch.count * TX_HEADER_STRIDE;
       writeBth(batch.headers, base, opcode, migReq, DEFAULT_PKEY, destQpn, cursor.psn);
       finishSlot(owner, batch, BTH_BYTES, fragments, pathMtu, 0, cursor.entry);
-      cursor.step();
+      if (alike > 1) growRun(batch, alike - 1, owner.counters);
+      const packets = Math.max(1, alike);
+      cursor.step(packets);
+      added += packets;
     }
     return added;
   }
@@ -223,6 +234,7 @@ export class RequestPackets {
 
   /** Asks for an ACK with the packet that was added last. */
   requestAck(batch: TxBatch): void {
+    splitLast(batch);
     batch.headers[(batch.count - 1) * TX_HEADER_STRIDE + ACK_REQ_BYTE] |= 0x80;
   }
 }

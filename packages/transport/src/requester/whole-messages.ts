@@ -6,13 +6,18 @@ import {
   BthFlags,
   psnAdd,
   RETH_BYTES,
+  TWO_32,
   writeBth,
   writeReth,
 } from '@node-roce/wire';
-import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
-import { SendFlags } from '../constants.ts';
+import { FRAGMENT_WORDS, TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
+import { SendFlags, WrOpcode } from '../constants.ts';
+import type { Context } from '../context.ts';
+import type { Owner } from '../qp/owner.ts';
+import type { SendQueue } from '../qp/send-queue.ts';
 import type { MemoryRegion } from '../region.ts';
 import { SendWqe, Sge } from '../rings.ts';
+import { growRun } from '../run-slots.ts';
 import { indexDiff } from '../serial.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
@@ -24,6 +29,75 @@ import type { RequesterParts } from './parts.ts';
 function isPlain(row: WrOpcodeRow | undefined, service: number): row is WrOpcodeRow {
   if (row === undefined || (row.services & service) === 0 || row.immediate || row.invalidate) return false;
   return row.wire === Wire.SEND || row.wire === Wire.WRITE;
+}
+
+/** Bits that are equal in the SENDs of a run: the operation, whether the data is inline, and what it asks for. */
+const ALIKE = 0xff | ((SendFlags.INLINE | SendFlags.FENCE | SendFlags.SOLICITED) << 8);
+
+/**
+ * Adds the packets of the next entries to the slot that was finished last, as far as they differ from its SEND in their data alone; up to `most`. Each word,
+ * which the program may rewrite meanwhile, is read once.
+ * @returns how many
+ */
+function addAlike(
+  { memory }: Context,
+  owner: Owner,
+  queue: SendQueue,
+  batch: TxBatch,
+  opcodeFlags: number,
+  length: number,
+  most: number,
+): number {
+  const { words, started } = queue;
+  const { fragments } = batch;
+  const alike = opcodeFlags & ALIKE;
+  const isInline = (opcodeFlags & (SendFlags.INLINE << 8)) !== 0;
+  const count = Math.min(most, batch.room);
+  const { sqRegion, pd } = owner;
+  let f = batch.fragmentCount * FRAGMENT_WORDS;
+  // Of the region that the entry before has its data in.
+  let key = -1;
+  let region = 0;
+  let start = 0;
+  let startHigh = 0;
+  let startLow = 0;
+  let size = 0;
+  let added = 0;
+  for (; added < count; added++) {
+    const w = queue.wordOf((started + added) | 0);
+    if ((words[w + SendWqe.OPCODE_FLAGS] & ALIKE) !== alike || words[w + SendWqe.LENGTH] !== length) break;
+    const s = w + SendWqe.SGE;
+    let at = s * 4;
+    if (isInline) region = sqRegion;
+    else {
+      if (words[w + SendWqe.SGE_COUNT] !== 1 || words[s + Sge.LENGTH] !== length) break;
+      const lkey = words[s + Sge.LKEY];
+      if (lkey !== key) {
+        const mr = memory.byLkey(lkey);
+        if (mr === undefined || mr.pd !== pd || mr.reach !== undefined || mr.isNull) break;
+        if (mr.view.length < mr.offset + mr.length) break;
+        key = lkey;
+        region = mr.region;
+        start = mr.offset;
+        startHigh = mr.startHigh;
+        startLow = mr.startLow;
+        size = mr.length;
+      }
+      const delta =
+        (words[s + Sge.ADDRESS_HIGH] - startHigh) * TWO_32 + (words[s + Sge.ADDRESS_LOW] - startLow);
+      if (delta < 0 || delta + length > size) break;
+      at = start + delta;
+    }
+    fragments[f] = region;
+    fragments[f + 1] = at;
+    fragments[f + 2] = at < TWO_32 ? 0 : Math.floor(at / TWO_32);
+    fragments[f + 3] = length;
+    f += FRAGMENT_WORDS;
+  }
+  if (added === 0) return 0;
+  batch.fragmentCount += added;
+  growRun(batch, added, owner.counters);
+  return added;
 }
 
 /**
@@ -62,7 +136,7 @@ export class WholeMessages {
     let mr: MemoryRegion | undefined;
     let mrKey = -1;
     let added = 0;
-    for (; added < count && !batch.full; added++) {
+    while (added < count && !batch.full) {
       const entry = (started + added) | 0;
       const w = queue.wordOf(entry);
       const opcodeFlags = words[w + SendWqe.OPCODE_FLAGS];
@@ -108,6 +182,14 @@ export class WholeMessages {
       queue.start(psn, 1, row);
       credits.count(1);
       psn = psnAdd(psn, 1);
+      added++;
+      if (!batch.runs || row.opcode !== WrOpcode.SEND) continue;
+      const alikeMost = Math.min(count - added, credits.left);
+      const more = addAlike(context, owner, queue, batch, opcodeFlags, length, alikeMost);
+      queue.startSends(psn, more, row);
+      credits.count(more);
+      psn = psnAdd(psn, more);
+      added += more;
     }
     if (added === 0) return 0;
     cursor.place(queue.started, psn);

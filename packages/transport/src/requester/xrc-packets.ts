@@ -5,6 +5,7 @@ import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
+import { runOf } from '../run-slots.ts';
 import type { WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 import { RequestPackets } from './packets.ts';
@@ -64,8 +65,9 @@ export class XrcPackets extends RequestPackets {
   }
 
   /** The packets from slot `from` on get their XRCETH, and opcodes of XRC. */
-  #name({ headers, slots, count }: TxBatch, from: number, srqn: number): void {
-    for (let i = from; i < count; i++) {
+  #name(batch: TxBatch, from: number, srqn: number): void {
+    const { headers, slots, count } = batch;
+    for (let i = from; i < count; i += runOf(batch, i)) {
       const w = i * TX_SLOT_WORDS;
       const base = i * TX_HEADER_STRIDE;
       const length = slots[w + Tx.HEADER_LENGTH];

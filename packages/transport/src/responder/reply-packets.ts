@@ -18,7 +18,8 @@ import { type RegionTable, TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import type { MemoryRegion } from '../region.ts';
-import { addFragment } from '../sge.ts';
+import { growRun } from '../run-slots.ts';
+import { addFragment, addFragments } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { ReplyKind, type ReplyQueue } from './replies.ts';
 
@@ -115,13 +116,16 @@ export class ReplyPackets {
     let offset = replies.offset + replies.sent * pathMtu;
     let psn = psnAdd(replies.psn, replies.sent);
     let added = 0;
-    for (; added < count && !batch.full; added++) {
+    while (added < count && !batch.full) {
       const fragment = batch.fragmentCount;
-      addFragment(batch, region, offset, pathMtu);
+      const packets = batch.runs ? Math.min(count - added, batch.room) : 1;
+      addFragments(batch, region, offset, pathMtu, packets);
       writeBth(batch.headers, batch.count * TX_HEADER_STRIDE, opcode, migReq, DEFAULT_PKEY, destQpn, psn);
       finishSlot(owner, batch, BTH_BYTES, fragment, pathMtu, 0, key);
-      offset += pathMtu;
-      psn = psnAdd(psn, 1);
+      if (packets > 1) growRun(batch, packets - 1, owner.counters);
+      offset += packets * pathMtu;
+      psn = psnAdd(psn, packets);
+      added += packets;
     }
     replies.responded(added);
     return added;

@@ -10,7 +10,7 @@
  * descriptor, with the next deadline. An adapter with nothing to do takes no CPU.
  */
 import type { Link } from '@node-roce/link';
-import { type Adapter, type Clock, Ring, RxBatch, TxBatch } from '@node-roce/transport';
+import { type Adapter, type Clock, Ring, RxBatch, TxBatch, unfoldRuns } from '@node-roce/transport';
 import { type Diagnostics, Listening } from '../diagnostics.ts';
 import { clock } from './clock.ts';
 import { Patience, UNKNOWN } from './patience.ts';
@@ -119,6 +119,7 @@ export class Pump {
     this.#doorbells = new Ring(adapter.doorbells);
     this.#rx = new RxBatch(undefined, link.slab);
     this.#tx = new TxBatch(adapter.regions, SEND_SLOTS);
+    this.#tx.runs = link.takesRuns ?? false;
     this.#sleep();
   }
 
@@ -326,7 +327,10 @@ export class Pump {
     this.#time[0] = UNKNOWN;
     this.#taken = this.#link.send(tx, from, this.#time);
     this.#timed();
-    if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.sent(tx, from, this.#taken);
+    if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) {
+      unfoldRuns(tx);
+      this.#diagnostics.sent(tx, from, this.#taken);
+    }
     if (this.#taken < tx.count) {
       if (!this.#blocked) this.#link.wantWrite(true);
       this.#blocked = true;
