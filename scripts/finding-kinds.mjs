@@ -1,4 +1,4 @@
-/** Writes the kinds of findings into docs/capture.md and the schema of the analysis: both follow from findings/kinds.ts. */
+/** Writes the kinds of findings into docs/capture.md and the schema of the analysis: both follow from the rules in findings/. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { FINDING_KINDS } from '@node-roce/capture';
 

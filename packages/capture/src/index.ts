@@ -9,7 +9,7 @@ export * from './flow/analysis.ts';
 export { type AnalyzeOptions, analyzeRecords } from './flow/analyze.ts';
 export * from './flow/analyzer.ts';
 export * from './flow/csv.ts';
-export * from './flow/findings/kinds.ts';
+export { FINDING_KINDS, FINDING_TITLES, type FindingKind } from './flow/findings/index.ts';
 export { overviewText } from './flow/overview.ts';
 export type { CmConnection, CmEnd } from './flow/pair/cm.ts';
 export type { CmEvent, CmExchange, CmOutcome, CmParty } from './flow/pair/cm-exchanges.ts';

@@ -4,14 +4,14 @@ import { type Addresses, IcrcVerdict, type RocePacket } from '../read/packet.ts'
 import type { PauseFrame } from '../read/pause.ts';
 import type { Analysis, CaptureSummary, Message } from './analysis.ts';
 import { ConnectionBuilder } from './connections.ts';
-import { clockFindings } from './findings/capture.ts';
-import { cmFindings } from './findings/cm.ts';
-import { findingsOf } from './findings/index.ts';
-import { pauseFindings } from './findings/pause.ts';
+import { findingsOf } from './findings/collect.ts';
+import type { Capture } from './findings/rule.ts';
+import { subjectsOf } from './findings/subjects.ts';
 import { IcmpErrors } from './icmp.ts';
 import { overviewOf } from './overview.ts';
 import { CmExchanges } from './pair/cm-exchanges.ts';
 import { Directions } from './pair/directions.ts';
+import { gidPairs } from './pair/gid-pairs.ts';
 import { OpenConnections } from './pair/open-connections.ts';
 import { DirectionPairer } from './pair/pairing.ts';
 import { Clock } from './record/clock.ts';
@@ -110,32 +110,31 @@ export class FlowAnalyzer {
    */
   finish(summary: CaptureSummary, addresses: Addresses): Analysis {
     this.#settleAll(summary.duration);
-    const settled = this.#connections.settled;
-    const connections = settled.map((connection) => this.#builder.build(connection, addresses));
+    if (this.#cut.length > 0) summary.cutLength = this.#cut.length;
+    const states = this.#connections.settled;
+    const connections = states.map((connection) => this.#builder.build(connection, addresses));
     const pauses = this.#pauses.senders((mac) => this.#addressesOf(mac, addresses));
     const exchanges = this.#exchanges.results(addresses);
-    const others = [
-      ...pauseFindings(pauses),
-      ...cmFindings(exchanges, this.#exchanges.gaps(addresses), summary.duration),
-      ...clockFindings(this.#clock),
-    ];
-    if (this.#cut.length > 0) summary.cutLength = this.#cut.length;
-    const verdicts = verdictsOf({
-      states: settled,
-      connections,
+    const addressOf = (index: number) => addresses.text(index);
+    const capture: Capture = {
       summary,
+      connections,
       exchanges,
+      gaps: this.#exchanges.gaps(addresses),
       pauses,
       icmp: this.#icmp.all(addresses),
-      findings: others,
-      addresses,
-      isOutOfOrder: this.#clock.stepsBack > 0,
+      clock: this.#clock,
+      tooMany: this.#directions.tooMany,
       wrongCm: this.#right.wrongCm(addresses),
-    });
-    const findings = findingsOf(settled, connections, summary, this.#directions.tooMany, [
-      ...others,
-      ...verdicts.findings,
-    ]);
+      lone: states.flatMap(({ first, second }) =>
+        second === undefined && first.counts.cnps > 0 ? [first] : [],
+      ),
+      gidPairs: gidPairs(states, addressOf),
+      addressOf,
+    };
+    const subjects = subjectsOf(states, capture);
+    const verdicts = verdictsOf({ capture, states, connections, subjects });
+    const findings = findingsOf(capture, subjects.flat(), verdicts.findings);
     return {
       verdict: verdicts.finish(findings),
       summary,

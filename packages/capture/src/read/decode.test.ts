@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ACK, ATOMIC_V6, CNP, under, WRITE_V1 } from '../../testing/frames.ts';
 import { rawRecord } from '../../testing/records.ts';
-import { captureFindings } from '../flow/findings/capture.ts';
+import { damagedPackets } from '../flow/findings/damaged-packets.ts';
+import type { Capture } from '../flow/findings/rule.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder } from './decode.ts';
 import { RocePacket, verdictName } from './packet.ts';
@@ -415,7 +416,8 @@ test('a datagram in two fragments, and a frame cut before its port', () => {
     { reason: 'fragment', offset: 20 },
     { reason: 'not-roce', detail: 'a later fragment' },
   ]);
-  const texts = () => captureFindings([], reader.summary(), 0).map(({ text }) => text);
+  const texts = () =>
+    damagedPackets.findInCapture!({ summary: reader.summary() } as Capture).map(({ text }) => text);
   expect(texts()).toContain('1 RoCE packet could not be read: 1 fragment');
   reader.frame(rawRecord(ACK.slice(0, 24), { linkType: LinkType.ETHERNET }));
   expect(texts()).toContain('2 frames could not be read: 1 fragment, 1 truncated');

@@ -1,12 +1,12 @@
 /** Which packets are wanted: what `roce dump` and `roce export` have in common. */
 import { AethKind, aethKind, EXTENSION_BYTES, parseIpAddress, u24 } from '@node-roce/wire';
-import type { Connection, DirectionPath } from '../flow/analysis.ts';
+import type { ConnectionFacts, DirectionPath } from '../flow/facts.ts';
 import type { AddressTable } from './addresses.ts';
 import type { RocePacket } from './packet.ts';
 
 /** The part of a connection that identifies its packets: frames distinguish it from others that had its queue pairs. */
-export type ConnectionName = Pick<Connection, 'a' | 'b'> &
-  Partial<Pick<Connection, 'paths' | 'firstFrame' | 'lastFrame'>>;
+export type ConnectionName = Pick<ConnectionFacts, 'a' | 'b'> &
+  Partial<Pick<ConnectionFacts, 'paths' | 'firstFrame' | 'lastFrame'>>;
 
 export interface PacketFilter {
   /** Destination queue pair. */

@@ -1,6 +1,6 @@
 /** Link types and drop counts of the interfaces of all sections; a file may have many sections, each with many interfaces. */
 import { linkTypeName, type SectionInfo } from '@node-roce/pcap';
-import type { CaptureSummary } from '../flow/analysis.ts';
+import type { CaptureSummary } from './summary.ts';
 
 /** Adds up sections that have ended: the counters of an interface come after its packets, as a rule. */
 export class InterfaceCounts {

@@ -1,8 +1,8 @@
 /** Contents of a capture without RoCE, and a hint. */
-import type { CaptureSummary } from '../flow/analysis.ts';
 import { counted, formatCount } from '../units.ts';
 import { FOREIGN } from './foreign.ts';
 import { snapAdvice } from './snap-length.ts';
+import type { CaptureSummary } from './summary.ts';
 
 /** Two sentences on a capture in which nothing was decoded. */
 export interface NothingDecoded {

@@ -1,8 +1,8 @@
 /** The packets of an opened capture. */
 import { CaptureError, type RecordSource } from '@node-roce/pcap';
-import type { CaptureSummary } from '../flow/analysis.ts';
 import type { Addresses } from './packet.ts';
 import { PacketReader, type PacketReaderOptions } from './reader.ts';
+import type { CaptureSummary } from './summary.ts';
 
 /** Where a long reading stands. */
 export interface ReadProgress {

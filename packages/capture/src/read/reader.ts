@@ -1,7 +1,6 @@
 /** Captured frames in, RoCE packets out: decoding, super-packets, verdicts, and the counts of the summary. */
 import type { PacketRecord, SectionInfo } from '@node-roce/pcap';
 import { ICRC_BYTES, UDP_BYTES, u16 } from '@node-roce/wire';
-import type { CaptureSummary } from '../flow/analysis.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder } from './decode.ts';
 import { contradictions, FOREIGN, isVendorOpcode } from './foreign.ts';
@@ -20,6 +19,7 @@ import type { PauseFrame } from './pause.ts';
 import type { Refusal } from './refusal.ts';
 import { sflowSamples } from './sflow.ts';
 import { SnapLength } from './snap-length.ts';
+import type { CaptureSummary } from './summary.ts';
 import { isSurelySingle, MAX_PACKET_BYTES, SuperPacketSplitter } from './super-packet.ts';
 import { UdpPorts } from './udp-ports.ts';
 

@@ -1,7 +1,8 @@
 /** One finding for one disease: findings of a kind about several connections become one, with the worst of them in words. */
 import { counted } from '../../units.ts';
-import type { Connection, Finding } from '../analysis.ts';
-import { FINDING_TITLES } from './kinds.ts';
+import type { Finding } from '../analysis.ts';
+import type { ConnectionFacts } from '../facts.ts';
+import { FINDING_TITLES } from './index.ts';
 
 /** From so many findings of a kind on. */
 const MIN_GROUP = 3;
@@ -11,7 +12,10 @@ const MIN_GROUP = 3;
  * @param findings worst first
  * @param connections those that findings name
  */
-export function groupFindings(findings: readonly Finding[], connections: readonly Connection[]): Finding[] {
+export function groupFindings(
+  findings: readonly Finding[],
+  connections: readonly ConnectionFacts[],
+): Finding[] {
   const byKind = new Map<string, Finding[]>();
   for (const finding of findings) {
     const key = finding.connection === undefined ? '' : `${finding.kind} ${finding.severity}`;
@@ -32,7 +36,7 @@ export function groupFindings(findings: readonly Finding[], connections: readonl
   return grouped;
 }
 
-function groupOf(members: readonly Finding[], connections: ReadonlyMap<number, Connection>): Finding {
+function groupOf(members: readonly Finding[], connections: ReadonlyMap<number, ConnectionFacts>): Finding {
   const [worst] = members;
   const ids = new Set(members.map(({ connection }) => connection));
   const statement = `in ${counted(ids.size, 'connection')}${target(members, connections)}; the worst: ${worst.statement}`;
@@ -54,7 +58,7 @@ function groupOf(members: readonly Finding[], connections: ReadonlyMap<number, C
 }
 
 /** `, 7 of them to one receiver` where most of the packets go to one end. */
-function target(members: readonly Finding[], connections: ReadonlyMap<number, Connection>): string {
+function target(members: readonly Finding[], connections: ReadonlyMap<number, ConnectionFacts>): string {
   const receivers = new Map<string, number>();
   for (const { connection, from } of members) {
     const found = connection === undefined ? undefined : connections.get(connection);

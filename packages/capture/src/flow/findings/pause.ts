@@ -1,15 +1,16 @@
-/** Findings of pause frames: a port that could not take more stopped its link partner. */
+/** Pause frames: a port that could not take more stopped its link partner. */
 import { PAUSE_QUANTUM_BITS } from '@node-roce/wire';
 import { counted, formatDuration } from '../../units.ts';
-import type { Finding } from '../analysis.ts';
+import type { FindingOf } from '../facts.ts';
 import type { PausePriority, PauseSender } from '../record/pauses.ts';
-import { moment } from './finding.ts';
+import { event } from './chain.ts';
+import { type Capture, type Cause, moment, Rank, rule } from './rule.ts';
 
 /** A speed that quanta are shown for where the capture does not state one, bits per second. */
 const COMMON_SPEED = 100e9;
 
-export function pauseFindings(senders: readonly PauseSender[]): Finding[] {
-  return senders
+function find({ pauses }: Capture): FindingOf<'pause'>[] {
+  return pauses
     .filter(({ priorities }) => priorities.some(({ pauses }) => pauses > 0))
     .map((sender) => {
       const { mac, addresses, frames, start, end, priorities, firstFrames } = sender;
@@ -59,3 +60,42 @@ function hintFor({ addresses, held }: PauseSender): string {
     return `The adapter of ${addresses[0]} does not take packets quickly enough: look at its PCIe, its receive buffers and the memory that it writes to; senders to it wait meanwhile.`;
   return 'A port that is congested downstream: find the slow receiver or the incast behind it. Waiting senders may look as if packets were late or lost.';
 }
+
+function causesOf(sender: PauseSender): Cause<'pause', 'stalls'>[] {
+  const { mac, addresses, frames, priorities, firstFrames, held } = sender;
+  const count = priorities.reduce((sum, { pauses }) => sum + pauses, 0);
+  if (count === 0) return [];
+  const name = addresses.length === 1 ? addresses[0] : `Port ${mac}`;
+  const isPfc = priorities.some(({ priority, pauses }) => priority >= 0 && pauses > 0);
+  const what = `${name} paused its link partner ${counted(count, 'time')} (${isPfc ? 'PFC' : 'PAUSE'})`;
+  const isHeld = held.stalls > 0;
+  const effect = isHeld
+    ? `RoCE traffic stood still for ${formatDuration(held.time)}`
+    : held.packets === 0
+      ? 'no RoCE traffic was held up'
+      : `${counted(held.packets, 'RoCE packet')} came meanwhile; no long stall`;
+  return [
+    {
+      kind: 'pause',
+      severity: isHeld ? 'warning' : 'note',
+      rank: isHeld ? Rank.COSTS : Rank.NOTE,
+      weight: isHeld ? 4 * held.stalls : 1,
+      certainty: isHeld ? 'likely' : 'certain',
+      text: `${what}; ${effect}.`,
+      culprit: addresses.length === 1 ? name : 'network',
+      chain: [
+        ...event(firstFrames[0], `the first of ${counted(frames, 'pause frame')} of ${name}`),
+        ...event(held.frame, `the first RoCE packet after a pause of ${formatDuration(held.longest)}`),
+      ],
+      explains: isHeld ? ['stalls'] : [],
+    },
+  ];
+}
+
+export const pause = rule({
+  kinds: [
+    { kind: 'pause', title: 'Pause frames', when: 'a port stopped its link partner with PFC or PAUSE' },
+  ],
+  findInCapture: find,
+  causeInCapture: ({ pauses }) => pauses.flatMap(causesOf),
+});

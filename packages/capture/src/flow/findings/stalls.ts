@@ -1,7 +1,7 @@
-/** Findings of stalls, longest first, and of packets out of order. */
-import { counted, formatDuration, formatShare } from '../../units.ts';
-import type { Finding, StallEnd } from '../analysis.ts';
-import { finding, moment, ofSubject, type Subject } from './finding.ts';
+/** Times in which requests waited and nothing happened, longest first. */
+import { counted, formatDuration } from '../../units.ts';
+import type { FindingOf, StallEnd } from '../facts.ts';
+import { moment, ofSubject, rule, type Subject } from './rule.ts';
 
 /** Shown of each direction. */
 const SHOWN = 3;
@@ -18,7 +18,7 @@ const ENDS: Readonly<Record<StallEnd, string>> = {
 };
 
 /** Times in which requests waited and nothing happened. */
-export function stalls(subject: Subject): Finding[] {
+function find(subject: Subject): FindingOf<'stalls'>[] {
   const watch = subject.direction.requester?.stalls;
   if (watch === undefined || watch.count === 0) return [];
   const { longest, count, total } = watch;
@@ -47,48 +47,13 @@ export function stalls(subject: Subject): Finding[] {
   ];
 }
 
-/** Silences with nothing outstanding that are as long as the ACK timeout: what was, may have been lost before the tap. */
-export function idleLikeTimeout(subject: Subject): Finding[] {
-  const { direction } = subject;
-  const events = direction.record.events.get('idle-like-timeout');
-  const ackTimeout = direction.requester?.classifier.ackTimeout ?? 0;
-  if (events === undefined) return [];
-  const { count, start, most } = events;
-  const what =
-    count === 1
-      ? `nothing for ${formatDuration(most)} before a request ${moment(start)}`
-      : `${counted(count, 'request')} after nothing for up to ${formatDuration(most)}, the first ${moment(start)}`;
-  const lost =
-    count === 1 ? 'its first transmission may have been' : 'their first transmissions may have been';
-  return [
-    finding(
-      subject,
-      events,
-      'idle-like-timeout',
-      'note',
-      `${what}, about the ACK timeout agreed (${formatDuration(ackTimeout)}): ${lost} lost before the capture`,
-      'The capture shows no packet that was lost: compare with a capture at the sender, or with its counter of timeouts.',
-    ),
-  ];
-}
-
-/** Packets that packets sent after them have overtaken. */
-export function reordering(subject: Subject): Finding[] {
-  const { direction } = subject;
-  const late = direction.record.events.get('late');
-  if (late === undefined) return [];
-  const { counts, peer } = direction;
-  const naks = peer?.counts.naks['psn-sequence-error'] ?? 0;
-  const share = formatShare(late.count, counts.requests);
-  const answer = naks > 0 ? `; the receiver sent ${counted(naks, 'sequence NAK')}` : '';
-  return [
-    finding(
-      subject,
-      late,
-      'reordering',
-      naks > 0 ? 'warning' : 'note',
-      `${counted(late.count, 'packet')} out of order (${share} of the requests sent), the first ${moment(late.start)}: up to ${counted(counts.mostOvertaken, 'PSN')} and ${formatDuration(late.most)} late${answer}`,
-      'Several paths are used at once (adaptive routing, ECMP by packet, bonding); a receiver that does not take packets out of order answers with NAKs.',
-    ),
-  ];
-}
+export const stalls = rule({
+  kinds: [
+    {
+      kind: 'stalls',
+      title: 'Stalls',
+      when: 'requests were outstanding and nothing happened for a long time',
+    },
+  ],
+  find,
+});

@@ -1,7 +1,7 @@
 /** Finds the direction of a packet, or begins it: by its key, and by whether its queue pair numbers are used again. */
 import { Transport as TransportBits, u24 } from '@node-roce/wire';
 import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
-import type { Transport } from '../analysis.ts';
+import type { Transport } from '../facts.ts';
 import { Budgets } from '../record/direction-record.ts';
 import { Direction } from '../track/direction.ts';
 import { DirectionTable } from '../track/direction-table.ts';

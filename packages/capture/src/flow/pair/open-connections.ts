@@ -1,5 +1,5 @@
 /** Connections while a capture is read: one for each direction, until two are joined; numbered when it is settled. */
-import type { Message, Pairing } from '../analysis.ts';
+import type { Message, Pairing } from '../facts.ts';
 import type { ConnectionState, Direction } from '../track/direction.ts';
 import type { UnnumberedMessage } from '../track/messages.ts';
 

@@ -7,7 +7,7 @@
  * between several.
  */
 import { sourcePortForConnection } from '@node-roce/wire';
-import type { Pairing } from '../analysis.ts';
+import type { Pairing } from '../facts.ts';
 import type { Direction } from '../track/direction.ts';
 import { applyResponse } from '../track/responses.ts';
 import { Candidates } from './candidates.ts';

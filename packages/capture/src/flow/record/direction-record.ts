@@ -1,5 +1,5 @@
 /** The record of a direction: what findings, plots and the ladder are made from. */
-import type { DirectionCounts } from '../analysis.ts';
+import type { DirectionCounts } from '../facts.ts';
 import { EventLog } from './events.ts';
 import { Ladder, LadderBudget } from './ladder.ts';
 import { Latencies } from './latencies.ts';

@@ -1,5 +1,5 @@
 /** Minimum, mean and percentiles of any number of durations in bounded memory. */
-import type { Distribution } from '../analysis.ts';
+import type { Distribution } from '../facts.ts';
 
 /** So many values are kept as they are: small captures get exact percentiles. */
 const EXACT = 256;

@@ -1,6 +1,5 @@
 /** The events that findings rest on: of each name the count, the times and the first frames. */
-import type { RetransmitCause } from '../analysis.ts';
-import type { NakName } from '../findings/kinds.ts';
+import type { NakName, RetransmitCause } from '../facts.ts';
 
 /** Frames kept of each name. */
 const MAX_FRAMES = 100;

@@ -14,7 +14,7 @@ import {
   u64,
 } from '@node-roce/wire';
 import { type RocePacket, verdictName } from '../../read/packet.ts';
-import type { LadderPacket } from '../analysis.ts';
+import type { LadderPacket } from '../facts.ts';
 import type { Verdict } from '../track/verdict.ts';
 
 const FIRST_PACKETS = 200;

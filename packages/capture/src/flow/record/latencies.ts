@@ -1,5 +1,5 @@
 /** How long the messages of one requester took. */
-import type { Message } from '../analysis.ts';
+import type { Message } from '../facts.ts';
 import { DistributionBuilder } from './distribution.ts';
 import { LatencyClasses } from './latency-classes.ts';
 import { LatencySeries } from './series.ts';

@@ -1,5 +1,5 @@
 /** Latencies of messages by operation and size: a READ of a megabyte is not comparable with SENDs of a few bytes. */
-import type { LatencyClass } from '../analysis.ts';
+import type { LatencyClass } from '../facts.ts';
 import { DistributionBuilder } from './distribution.ts';
 
 /** Bytes up to which a message is of a class; longer messages are of the last one. */

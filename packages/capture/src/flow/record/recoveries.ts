@@ -1,5 +1,5 @@
 /** The recoveries of a direction: times at which its requester went back, each with its cause, grade and evidence. */
-import type { DirectionCounts, Grade, Recovery, RetransmitCause } from '../analysis.ts';
+import type { DirectionCounts, Grade, Recovery, RetransmitCause } from '../facts.ts';
 import type { Episode } from '../track/episodes.ts';
 import type { Verdict } from '../track/verdict.ts';
 import type { EventLog } from './events.ts';

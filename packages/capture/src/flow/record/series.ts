@@ -1,5 +1,5 @@
 /** The data of plots: points and sums over time, thinned while they come in. */
-import type { LatencyPoint, PlotPoint, RetransmitCause } from '../analysis.ts';
+import type { LatencyPoint, PlotPoint, RetransmitCause } from '../facts.ts';
 
 /** Points that each list of a direction may have in any case: first transmissions, retransmissions, NAKs and CNPs. */
 const SURE_POINTS = 1024;

@@ -2,7 +2,7 @@
  * Stalls of a requester: times in which requests were outstanding and nothing happened, each with what ended it. How long
  * a silence is a stall follows from the round trips of the queue pair itself.
  */
-import type { Stall, StallEnd } from '../analysis.ts';
+import type { Stall, StallEnd } from '../facts.ts';
 
 /** No silence shorter than this is a stall, and none that is shorter than so many round trips. */
 const MIN_STALL = 1e6;

@@ -1,5 +1,5 @@
 /** The counts of a direction, all 0. */
-import type { DirectionCounts } from '../analysis.ts';
+import type { DirectionCounts } from '../facts.ts';
 import { newGoBackCauses } from '../record/recoveries.ts';
 
 export const newCounts = (): DirectionCounts => ({

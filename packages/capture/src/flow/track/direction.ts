@@ -3,7 +3,7 @@
  * the destination queue pair, so the sender's is known when the opposite direction is found (`pairing.ts`).
  */
 import type { RocePacket } from '../../read/packet.ts';
-import type { Pairing, Transport } from '../analysis.ts';
+import type { Pairing, Transport } from '../facts.ts';
 import { PartnerSearch } from '../pair/partner-search.ts';
 import { type Budgets, DirectionRecord } from '../record/direction-record.ts';
 import { SentAnswers } from './answers.ts';
@@ -64,6 +64,15 @@ export class Direction {
 
   get messageCounts() {
     return this.requester?.messages.counts ?? newMessageCounts();
+  }
+
+  /** Requests of this direction were sent, and none of the last ones was answered. */
+  get isUnanswered(): boolean {
+    return (
+      this.ended.failure?.failure === 'retries-exceeded' ||
+      // Without the other direction answers may be there that the capture does not show.
+      (this.counts.retransmitted > 0 && this.peer?.counts.responses === 0)
+    );
   }
 
   /** Which end the packets come from. */

@@ -2,7 +2,7 @@
  * Episodes of one requester: retransmissions until something was answered, with the fate of the first copy as far as the capture
  * shows it. The reason of an episode is known only afterwards: answers that come twice show that both copies arrived.
  */
-import type { EpisodeReason, Grade, MissingPacket, RetransmitCause, TapSide } from '../analysis.ts';
+import type { EpisodeReason, Grade, MissingPacket, RetransmitCause, TapSide } from '../facts.ts';
 import type { SentAgain } from './sent-again.ts';
 
 /** Late packets that are remembered, requests and responses each. */

@@ -3,7 +3,7 @@
  * found"): the newest thing that asked for the packet since it was sent last; else the silence. All times
  * are nanoseconds.
  */
-import type { RetransmitCause } from '../analysis.ts';
+import type { RetransmitCause } from '../facts.ts';
 import { fitsTimer, isExactTimer } from '../record/timers.ts';
 import type { SentAgain } from './sent-again.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { RetransmitCause } from '../analysis.ts';
+import type { RetransmitCause } from '../facts.ts';
 import { IdOrder } from './identification.ts';
 import { PassedRequests } from './loss-place.ts';
 import type { SentAgain } from './sent-again.ts';

@@ -1,5 +1,5 @@
 /** Where a loss lay, relative to the tap, as far as the packets at the tap show it. */
-import type { MissingPacket, RetransmitCause, TapSide } from '../analysis.ts';
+import type { MissingPacket, RetransmitCause, TapSide } from '../facts.ts';
 import type { SentAgain } from './sent-again.ts';
 import type { Verdict } from './verdict.ts';
 

@@ -1,7 +1,6 @@
 /** Messages, put together from request packets in the order of their PSNs. */
 import { OperationBits, opcodeInfo, PSN_MASK } from '@node-roce/wire';
-import type { Message, MessageCounts } from '../analysis.ts';
-import type { MessageFailure } from '../findings/kinds.ts';
+import type { Message, MessageCounts, MessageFailure } from '../facts.ts';
 import { EntryFlags, type Outstanding } from './outstanding.ts';
 import { UNKNOWN_LENGTH } from './sent-requests.ts';
 

@@ -1,7 +1,7 @@
 /** Takes the packets of directions: who counts a packet, who judges it, and where it is recorded. */
 import { AethKind, aethKind, OperationBits, rethVaHigh, rethVaLow } from '@node-roce/wire';
 import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
-import type { Grade, RetransmitCause, Transport } from '../analysis.ts';
+import type { Grade, RetransmitCause, Transport } from '../facts.ts';
 import type { DirectionPairer } from '../pair/pairing.ts';
 import type { Clock } from '../record/clock.ts';
 import type { PauseCounts } from '../record/pauses.ts';

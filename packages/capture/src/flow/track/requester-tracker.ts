@@ -4,8 +4,7 @@
  */
 import { opcodeInfo, PSN_MASK } from '@node-roce/wire';
 import type { RocePacket } from '../../read/packet.ts';
-import type { DirectionCounts } from '../analysis.ts';
-import type { MessageFailure } from '../findings/kinds.ts';
+import type { DirectionCounts, MessageFailure } from '../facts.ts';
 import { DistributionBuilder } from '../record/distribution.ts';
 import type { EventLog } from '../record/events.ts';
 import { StallWatch } from '../record/stalls.ts';

@@ -9,7 +9,7 @@ import {
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
 import type { RocePacket } from '../../read/packet.ts';
-import type { NakName } from '../findings/kinds.ts';
+import type { NakName } from '../facts.ts';
 import type { PendingResponse } from '../pair/pending-response.ts';
 import type { Direction } from './direction.ts';
 import { unwrap } from './outstanding.ts';

@@ -6,7 +6,7 @@
  * named only where the evidence excludes the others; two that are possible make it `unknown`. All times
  * are nanoseconds.
  */
-import type { RetransmitCause } from '../analysis.ts';
+import type { RetransmitCause } from '../facts.ts';
 import { IdOrder } from './identification.ts';
 import { type LikelyCause, LikelyCauses } from './likely-cause.ts';
 import type { SentAgain } from './sent-again.ts';

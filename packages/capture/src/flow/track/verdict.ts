@@ -2,7 +2,7 @@
  * The verdict on a packet: what it was, why it was retransmitted, how sure that is, and the evidence. Everything that
  * speaks of a packet (counts, events, plot, ladder, findings, comments, JSON) reads this one object.
  */
-import type { Grade, MissingPacket, RetransmitCause, TapSide } from '../analysis.ts';
+import type { Grade, MissingPacket, RetransmitCause, TapSide } from '../facts.ts';
 import type { Episode } from './episodes.ts';
 
 /** The fate of a request packet. */

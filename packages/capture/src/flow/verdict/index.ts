@@ -1,20 +1,13 @@
 /** Verdicts: of each connection, and of the capture, the cause that weighs most, in one line with the chain that proves it. */
-import type { Addresses } from '../../read/packet.ts';
 import { counted, formatDuration } from '../../units.ts';
-import type { CaptureSummary, Connection, Finding, Severity, Verdict } from '../analysis.ts';
-import { FINDING_TITLES, type FindingKind } from '../findings/kinds.ts';
-import type { IcmpError } from '../icmp.ts';
+import type { Connection, Finding, Severity, Verdict } from '../analysis.ts';
+import { event } from '../findings/chain.ts';
+import { FINDING_TITLES, type FindingKind, RULES } from '../findings/index.ts';
+import { recoveryCauses } from '../findings/recoveries.ts';
+import { type Capture, type Cause, Stage, type Subject } from '../findings/rule.ts';
 import type { CmExchange } from '../pair/cm-exchanges.ts';
-import type { PauseSender } from '../record/pauses.ts';
+import { isParty } from '../pair/exchange-of.ts';
 import type { ConnectionState } from '../track/direction.ts';
-import type { WrongCm } from '../track/right-icrcs.ts';
-import { captureCauses } from './capture-causes.ts';
-import { type Cause, type Context, event, wordsOf } from './cause.ts';
-import { endCauses } from './end-causes.ts';
-import { gidCause, gidPairs } from './gids.ts';
-import { otherCauses } from './other-causes.ts';
-import { pathCauses } from './path-causes.ts';
-import { recoveryCauses } from './recovery-causes.ts';
 
 /** Causes named in addition to the verdict; and events of a chain. */
 const MAX_ALSO = 4;
@@ -37,19 +30,16 @@ const ONE_WAY: Verdict = {
 
 const SEVERITY: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 
+type AnyCause = Cause<FindingKind, FindingKind>;
+
 /** The parts of an analysis that verdicts are made from. */
 export interface VerdictInput {
+  capture: Capture;
   states: readonly ConnectionState[];
+  /** Of the same order; their verdicts are put into them. */
   connections: readonly Connection[];
-  summary: CaptureSummary;
-  exchanges: readonly CmExchange[];
-  pauses: readonly PauseSender[];
-  icmp: readonly IcmpError[];
-  findings: readonly Finding[];
-  addresses: Addresses;
-  /** Times go back: what rests on them is likely at best. */
-  isOutOfOrder: boolean;
-  wrongCm: WrongCm | undefined;
+  /** The directions of each connection. */
+  subjects: readonly (readonly Subject[])[];
 }
 
 /** The findings that causes are; the verdicts of connections are put into them. */
@@ -60,47 +50,24 @@ export interface Verdicts {
 }
 
 export function verdictsOf(input: VerdictInput): Verdicts {
-  const { states, connections, summary, exchanges, pauses, icmp, addresses } = input;
-  const addressOf = (index: number) => addresses.text(index);
-  const pairs = gidPairs(states, addressOf);
-  const opened = exchangeIndex(exchanges);
-  const chosen: { cause: Cause; connection: Connection }[] = [];
-  const all = new Map<Connection, Cause[]>();
+  const { capture, states, connections, subjects } = input;
+  const chosen: { cause: AnyCause; connection: Connection }[] = [];
+  const all = new Map<Connection, AnyCause[]>();
   const findings: Finding[] = [];
-  states.forEach((state, i) => {
-    const connection = connections[i];
-    const directions = [state.first, state.second].filter((direction) => direction !== undefined);
-    const exchange = exchangeOf(connection, opened);
-    const context: Context = { connection, state, directions, summary, exchange, pauses };
-    const pair = pairs.get(state);
-    const causes = [
-      ...(pair === undefined ? [] : [gidCause(context, pair, connection, addressOf)]),
-      ...endCauses(context),
-      ...pathCauses(context, icmp),
-      ...recoveryCauses(context),
-      ...otherCauses(context),
-    ]
-      .map((cause) => (input.isOutOfOrder && cause.certainty === 'certain' ? demoted(cause) : cause))
+  // Times go back: what rests on them is likely at best.
+  const isOutOfOrder = capture.clock.stepsBack > 0;
+  connections.forEach((connection, i) => {
+    const causes = causesOf(subjects[i])
+      .map((cause) => (isOutOfOrder && cause.certainty === 'certain' ? demoted(cause) : cause))
       .sort(byWeight);
-    connection.ended = endOf(connection, exchange, state);
+    connection.ended = endOf(connection, subjects[i][0].exchange, states[i]);
     connection.verdict = causes.length === 0 ? quiet(connection) : verdictFrom(causes, connection.id);
-    if (causes.length > 0) all.set(connection, causes);
+    if (causes.length === 0) return;
+    all.set(connection, causes);
     findings.push(...causes.flatMap(findingFrom));
-    if (causes.length > 0) chosen.push({ cause: causes[0], connection });
+    chosen.push({ cause: causes[0], connection });
   });
-  const named = new Set(connections.map(({ a, b }) => [a.address, b.address].sort().join(' ')));
-  const elsewhere = icmp.filter(
-    ({ source, destination }) => !named.has([source, destination].sort().join(' ')),
-  );
-  const wide = captureCauses(
-    summary,
-    exchanges,
-    pauses,
-    elsewhere,
-    input.findings,
-    connections.length + exchanges.length === 0,
-    input.wrongCm,
-  ).sort(byWeight);
+  const wide = causesInCapture(capture).sort(byWeight);
   findings.push(...wide.flatMap(findingFrom));
   return {
     findings,
@@ -120,14 +87,31 @@ export function verdictsOf(input: VerdictInput): Verdicts {
         doubt(connection, about);
         connection.verdict = advised(connection.verdict, about);
       }
-      const verdict = captureVerdict(chosen, wide, input);
+      const verdict = captureVerdict(chosen, wide, connections, capture.exchanges);
       return advised(verdict, byConnection.get(verdict.connection) ?? []);
     },
   };
 }
 
+/** All that may be wrong with a connection, in the order of the stages. */
+const causesOf = (subjects: readonly Subject[]): AnyCause[] =>
+  Object.values(Stage).flatMap((stage) =>
+    subjects.flatMap((subject) =>
+      stage === Stage.RECOVERY
+        ? recoveryCauses(subject)
+        : RULES.flatMap((rule) => (rule.stage === stage ? (rule.cause?.(subject) ?? []) : [])),
+    ),
+  );
+
+const causesInCapture = (capture: Capture): AnyCause[] => [
+  ...capture.exchanges.flatMap((exchange) =>
+    RULES.flatMap((rule) => rule.causeInExchange?.(exchange, capture) ?? []),
+  ),
+  ...RULES.flatMap((rule) => rule.causeInCapture?.(capture) ?? []),
+];
+
 /** The kinds that the verdict of a connection, and what is named with it, explain. */
-const explainedBy = (causes: readonly Cause[]): Set<FindingKind> =>
+const explainedBy = (causes: readonly AnyCause[]): Set<FindingKind> =>
   new Set(
     causes
       .slice(0, 1 + MAX_ALSO)
@@ -149,15 +133,15 @@ function mark(finding: Finding, byId: ReadonlyMap<number, Set<FindingKind>>, byA
   if (isSaid === true) finding.isExplained = true;
 }
 
-const findingFrom = ({ kind, severity, finding }: Cause): Finding[] =>
+const findingFrom = ({ kind, severity, finding }: AnyCause): Finding[] =>
   finding === undefined ? [] : [{ kind, severity, ...finding }];
 
-const demoted = (cause: Cause): Cause => ({ ...cause, certainty: 'likely' });
+const demoted = (cause: AnyCause): AnyCause => ({ ...cause, certainty: 'likely' });
 
-const byWeight = (x: Cause, y: Cause): number =>
+const byWeight = (x: AnyCause, y: AnyCause): number =>
   x.rank - y.rank || SEVERITY[x.severity] - SEVERITY[y.severity] || y.weight - x.weight;
 
-function verdictFrom([first, ...others]: readonly Cause[], connection: number | undefined): Verdict {
+function verdictFrom([first, ...others]: readonly AnyCause[], connection: number | undefined): Verdict {
   const { kind, certainty, severity, text, culprit, chain } = first;
   const also = others
     .filter((other) => other.kind !== kind && !first.explains.includes(other.kind))
@@ -237,9 +221,10 @@ function doubt(connection: Connection, findings: readonly Finding[]): void {
 }
 
 function captureVerdict(
-  chosen: readonly { cause: Cause; connection: Connection }[],
-  wide: readonly Cause[],
-  { connections, exchanges }: VerdictInput,
+  chosen: readonly { cause: AnyCause; connection: Connection }[],
+  wide: readonly AnyCause[],
+  connections: readonly Connection[],
+  exchanges: readonly CmExchange[],
 ): Verdict {
   const worst = chosen.toSorted((x, y) => byWeight(x.cause, y.cause))[0];
   const [first] = wide;
@@ -290,38 +275,6 @@ function allQuiet(connections: readonly Connection[], exchanges: readonly CmExch
 const severityOf = ({ verdict: { severity } }: Connection): number =>
   severity === undefined ? 3 : SEVERITY[severity];
 
-/** Exchanges of the connection manager by their active end. */
-function exchangeIndex(exchanges: readonly CmExchange[]): Map<string, CmExchange[]> {
-  const index = new Map<string, CmExchange[]>();
-  for (const exchange of exchanges) {
-    const key = partyKey(exchange.active);
-    index.set(key, [...(index.get(key) ?? []), exchange]);
-  }
-  return index;
-}
-
-const partyKey = ({ address, qpn }: { address: string; qpn: number }): string => `${address} ${qpn}`;
-
-/** The exchange of the connection manager that opened a connection. */
-function exchangeOf(
-  { a, b, start, end }: Connection,
-  index: ReadonlyMap<string, CmExchange[]>,
-): CmExchange | undefined {
-  const fits = (active: Connection['a'], passive: Connection['a']) =>
-    index
-      .get(partyKey(active))
-      ?.find(
-        (exchange) =>
-          isParty(exchange.passive, passive) &&
-          exchange.start <= end &&
-          exchange.end >= Math.min(start, exchange.start),
-      );
-  return fits(a, b) ?? fits(b, a);
-}
-
-const isParty = (party: { address: string; qpn: number }, end: { address: string; qpn: number }): boolean =>
-  party.address === end.address && party.qpn >= 0 && party.qpn === end.qpn;
-
 function endOf(
   { a, verdict: _, messages }: Connection,
   exchange: CmExchange | undefined,
@@ -349,3 +302,7 @@ function endOf(
   }
   return undefined;
 }
+
+/** Words as a reader counts them: arrows and dashes do not count. */
+export const wordsOf = (text: string): number =>
+  text.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;

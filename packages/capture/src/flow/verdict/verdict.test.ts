@@ -1,7 +1,7 @@
 import { encodeCm, setU16, setU24 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { CaptureBuilder, frameOf } from '../../../testing/capture-builder.ts';
-import { wordsOf } from './cause.ts';
+import { wordsOf } from './index.ts';
 
 const A = '10.0.0.1';
 const B = '10.0.0.2';

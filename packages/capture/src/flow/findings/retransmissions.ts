@@ -1,7 +1,8 @@
-/** Findings of retransmissions: how often a requester went back, how many packets, why, and on whose side of the tap. */
+/** Retransmissions: how often a requester went back, how many packets, why, and on whose side of the tap. */
 import { counted, formatDuration, formatShare } from '../../units.ts';
-import type { Finding, Grade, Recovery, RetransmitCause } from '../analysis.ts';
-import { finding, moment, type Subject } from './finding.ts';
+import type { FindingOf, Grade, Recovery, RetransmitCause } from '../facts.ts';
+import { event } from './chain.ts';
+import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './rule.ts';
 
 /** The causes, as the object of "after". */
 const CAUSE_WORDS: Readonly<Record<RetransmitCause, readonly [one: string, many: string]>> = {
@@ -14,7 +15,7 @@ const CAUSE_WORDS: Readonly<Record<RetransmitCause, readonly [one: string, many:
 };
 
 /** Retransmissions of one direction; none where RNR waits are all there is. */
-export function retransmissions(subject: Subject): Finding[] {
+function find(subject: Subject): FindingOf<'retransmissions'>[] {
   const { direction } = subject;
   const {
     counts,
@@ -107,3 +108,46 @@ function hint({ direction: { counts } }: Subject): string {
     ? `Packets or ACKs do not arrive, and each ACK timeout stalls the connection: ${losses}.`
     : `Packets do not arrive, or not in order: ${losses}.`;
 }
+
+/** Retransmissions of which nothing is known. */
+function causes(subject: Subject): Cause<'retransmissions', 'retransmissions'>[] {
+  const { direction } = subject;
+  const {
+    counts,
+    record: { recoveries },
+  } = direction;
+  const kept = recoveries.kept.filter(({ episode, damaged }) => {
+    const reason = episode?.judge().reason;
+    return (
+      damaged === undefined && (reason === 'not-known' || reason === 'unanswered' || reason === undefined)
+    );
+  });
+  if (kept.length === 0 || kept.length < recoveries.kept.length / 2) return [];
+  const { requester, responder } = subject;
+  return [
+    {
+      kind: 'retransmissions',
+      severity: 'warning',
+      rank: Rank.COSTS,
+      weight: 0,
+      certainty: 'not-known',
+      text: `${requester} sent ${counted(counts.retransmitted, 'packet')} to ${responder} again; why is not known.`,
+      culprit: undefined,
+      chain: event(kept[0].frame, `${requester} sends a packet again`),
+      explains: ['retransmissions'],
+    },
+  ];
+}
+
+export const retransmissions = rule({
+  kinds: [
+    {
+      kind: 'retransmissions',
+      title: 'Packets retransmitted',
+      when: 'packets were retransmitted for another reason than RNR NAKs',
+    },
+  ],
+  find,
+  stage: Stage.OTHER,
+  cause: causes,
+});

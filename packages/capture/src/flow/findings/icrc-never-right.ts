@@ -1,0 +1,115 @@
+/** A sender whose ICRCs are all wrong, and the mistake behind them. */
+import { counted } from '../../units.ts';
+import { type IcrcMistake, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
+import { event } from './chain.ts';
+import {
+  type Capture,
+  type Cause,
+  findingOf,
+  Rank,
+  rule,
+  SILENCE,
+  type Silence,
+  Stage,
+  type Subject,
+} from './rule.ts';
+
+function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad' | 'ghost-acks'>[] {
+  const { direction } = subject;
+  const {
+    path: { trial },
+    counts,
+    peer,
+  } = direction;
+  if (trial === undefined || counts.icrcBad < 2 || counts.icrcBad < counts.packets) return [];
+  const { requester } = subject;
+  const { mistake, rewritten, isConstant } = trial;
+  const frames = direction.record.events.get('icrc-bad')?.frames ?? [];
+  const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
+  const [what, hint, culprit] = explanation(requester, mistake, rewritten, isConstant);
+  return [
+    {
+      kind: 'icrc-never-right',
+      severity: 'error',
+      rank: Rank.ENDS,
+      weight: 10,
+      certainty: mistake !== undefined || rewritten !== undefined ? 'certain' : 'likely',
+      text: `No ICRC from ${requester} is right: ${what}${answer}.`,
+      culprit,
+      chain: event(
+        frames[0],
+        `the first of ${counted(counts.icrcBad, 'packet')} from ${requester}, all with a wrong ICRC`,
+      ),
+      explains: [...SILENCE, 'icrc-bad', 'ghost-acks'],
+      finding: findingOf(
+        subject,
+        `all ${counted(counts.icrcBad, 'packet')} have a wrong ICRC: ${rewritten !== undefined && mistake === undefined ? `the ${rewritten.field} was changed on the way (NAT)` : what}`,
+        hint,
+        frames,
+        counts.icrcBad,
+      ),
+    },
+  ];
+}
+
+/** The sender of connection manager's messages whose ICRCs are all wrong. */
+function causesInCapture({ wrongCm }: Capture): Cause<'icrc-never-right', 'cm-unanswered' | 'cm-retries'>[] {
+  if (wrongCm === undefined || wrongCm.trial.trials < 2) return [];
+  const { source: requester, frame } = wrongCm;
+  const { mistake, rewritten, isConstant, trials } = wrongCm.trial;
+  const [what, , culprit] = explanation(requester, mistake, rewritten, isConstant);
+  return [
+    {
+      kind: 'icrc-never-right',
+      severity: 'error',
+      rank: Rank.ENDS,
+      weight: 11,
+      certainty: mistake !== undefined || rewritten !== undefined ? 'certain' : 'likely',
+      text: `No ICRC from ${requester} is right: ${what}; nobody answers its connection requests.`,
+      culprit,
+      chain: event(frame, `the first of ${counted(trials, 'message')} with a wrong ICRC`),
+      explains: ['cm-unanswered', 'cm-retries'],
+    },
+  ];
+}
+
+/** Why no ICRC of a sender is right, the advice, and the culprit. */
+function explanation(
+  sender: string,
+  mistake: IcrcMistake | undefined,
+  rewritten: RewrittenField | undefined,
+  isConstant: boolean,
+): [what: string, hint: string, culprit: string] {
+  if (mistake !== undefined) {
+    const hint = 'Mend the program or adapter that sends these packets: docs/icrc.md has the rule.';
+    return [`its ICRC ${mistakeText(mistake)}`, hint, sender];
+  }
+  if (rewritten !== undefined) return rewrittenText(rewritten);
+  if (isConstant) {
+    const hint = 'RoCE does not pass a device that changes addresses or ports.';
+    return ['something on the way rewrites headers (NAT)', hint, 'network'];
+  }
+  const hint =
+    'The sender computes it wrongly, or headers are rewritten on the way (NAT, IP Identification).';
+  return ['why is not known', hint, sender];
+}
+
+function rewrittenText({ field, original }: { field: string; original: string }): [string, string, string] {
+  const hint = 'RoCE does not pass NAT: the ICRC covers addresses, ports and the IPv4 Identification.';
+  return field === 'identification'
+    ? ['the IPv4 Identification is changed on the way', hint, 'network']
+    : [`its ${field} address was ${original} (NAT)`, hint, 'network'];
+}
+
+export const icrcNeverRight = rule({
+  kinds: [
+    {
+      kind: 'icrc-never-right',
+      title: 'ICRC never right',
+      when: 'no packet of a direction has a right ICRC: its sender, or something on the way, makes it wrong',
+    },
+  ],
+  stage: Stage.PATH,
+  cause: causes,
+  causeInCapture: causesInCapture,
+});

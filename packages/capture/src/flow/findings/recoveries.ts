@@ -1,0 +1,111 @@
+/** Causes of recoveries: the recoveries of a direction by their reason, each in the words of its rule. */
+import type { ChainEvent, EpisodeReason } from '../facts.ts';
+import type { OpenRecovery } from '../record/recoveries.ts';
+import type { Direction } from '../track/direction.ts';
+import type { Episode } from '../track/episodes.ts';
+import { type FindingKind, RULES } from './index.ts';
+import type { RecoveryRow, Telling } from './recovery-row.ts';
+import { type Cause, findingOf, Rank, type Subject } from './rule.ts';
+
+type AnyCause = Cause<FindingKind, FindingKind>;
+type AnyRow = RecoveryRow<FindingKind, FindingKind>;
+
+const ROWS = new Map<EpisodeReason, AnyRow>(
+  RULES.flatMap(({ recovery }) => (recovery === undefined ? [] : [[recovery.reason, recovery] as const])),
+);
+
+/** The recoveries of a direction with one reason, and the episode that shows it best. */
+interface Group {
+  direction: Direction;
+  reason: EpisodeReason;
+  recoveries: OpenRecovery[];
+  shown: Episode;
+  isCertain: boolean;
+}
+
+const reasonOf = ({ damaged, episode }: OpenRecovery): EpisodeReason =>
+  damaged === undefined ? (episode?.judge().reason ?? 'not-known') : 'damaged';
+
+function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
+  const groups = new Map<EpisodeReason, Group>();
+  for (const recovery of direction.record.recoveries.kept) {
+    const { episode } = recovery;
+    if (episode === undefined) continue;
+    const reason = reasonOf(recovery);
+    const isCertain = episode.judge().certainty === 'certain';
+    const group = groups.get(reason) ?? {
+      direction,
+      reason,
+      recoveries: [],
+      shown: episode,
+      isCertain: false,
+    };
+    group.recoveries.push(recovery);
+    // The clearest one is shown: certain, and with the longest silence of those.
+    if ((isCertain && !group.isCertain) || (isCertain === group.isCertain && isClearer(episode, group.shown)))
+      group.shown = episode;
+    group.isCertain ||= isCertain;
+    groups.set(reason, group);
+  }
+  return groups;
+}
+
+const isClearer = (one: Episode, other: Episode): boolean =>
+  one.judge().reason === 'stood-still' && one.silence > other.silence;
+
+/** The causes of one direction's recoveries. */
+export function recoveryCauses(subject: Subject): AnyCause[] {
+  const { direction } = subject;
+  const total = direction.record.recoveries.kept.length;
+  const isUnchecked = direction.counts.icrcUnchecked + (direction.peer?.counts.icrcUnchecked ?? 0) > 0;
+  return [...groupsOf(direction).values()].flatMap((group) => {
+    const row = ROWS.get(group.reason);
+    if (row === undefined) return [];
+    const cause = causeOf(row, subject, tellingOf(subject, group, total));
+    // Packets whose ICRC was not checked may be damaged: their PSNs prove nothing.
+    if (cause.certainty === 'certain' && isUnchecked) cause.certainty = 'likely';
+    return [cause];
+  });
+}
+
+const framesOf = ({ recoveries }: Group): number[] => recoveries.map(({ frame }) => frame);
+
+/** `all 4 recoveries`, `3 of 5 recoveries`. */
+const shareOf = ({ recoveries: { length } }: Group, total: number): string =>
+  length === total
+    ? total === 1
+      ? '1 recovery'
+      : `all ${total} recoveries`
+    : `${length} of ${total} recoveries`;
+
+const tellingOf = ({ requester, responder }: Subject, group: Group, total: number): Telling => ({
+  ...group,
+  requester,
+  responder,
+  share: shareOf(group, total),
+  nothingLost: group.recoveries.length === total ? '; nothing was lost' : '',
+});
+
+function causeOf(row: AnyRow, subject: Subject, telling: Telling): AnyCause {
+  const { recoveries, isCertain } = telling;
+  const found = row.finding?.(telling);
+  return {
+    kind: row.kind,
+    severity: 'warning',
+    rank: Rank.COSTS,
+    weight: recoveries.length,
+    certainty: row.certainty?.(telling) ?? (isCertain ? 'certain' : 'likely'),
+    text: row.text(telling),
+    culprit: row.culprit(telling),
+    chain: inOrder(row.chain(telling)),
+    explains: row.explains,
+    finding: found && findingOf(subject, found.statement, found.hint, found.frames ?? framesOf(telling)),
+  };
+}
+
+function inOrder(events: ChainEvent[]): ChainEvent[] {
+  const seen = new Set<number>();
+  return events
+    .filter(({ frame }) => frame !== undefined && !seen.has(frame) && seen.add(frame))
+    .sort((x, y) => x.frame! - y.frame!);
+}

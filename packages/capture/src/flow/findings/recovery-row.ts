@@ -1,0 +1,68 @@
+/** The row that a rule has for recoveries of one reason, and the words that several rows share. */
+import { formatPsn } from '../../units.ts';
+import type { Certainty, ChainEvent, EpisodeReason } from '../facts.ts';
+import type { OpenRecovery } from '../record/recoveries.ts';
+import type { Direction } from '../track/direction.ts';
+import type { Episode } from '../track/episodes.ts';
+import { event } from './chain.ts';
+
+/** The recoveries of a direction with one reason, the episode that shows it best, and what texts about them need. */
+export interface Telling {
+  direction: Direction;
+  reason: EpisodeReason;
+  recoveries: OpenRecovery[];
+  shown: Episode;
+  isCertain: boolean;
+  requester: string;
+  responder: string;
+  /** `3 of 5 recoveries`. */
+  share: string;
+  /** `; nothing was lost`, where the group has all recoveries. */
+  nothingLost: string;
+}
+
+/** The verdict of a reason in words, and its proof. */
+export interface RecoveryRow<Kind extends string, Folded extends string> {
+  reason: EpisodeReason;
+  kind: Kind;
+  /** The address at fault, or the network. */
+  culprit: (telling: Telling) => string;
+  /** Unless given: certain, if an episode of the group is. */
+  certainty?: (telling: Telling) => Certainty;
+  text: (telling: Telling) => string;
+  /** In any order, without those that the capture has no frame of. */
+  chain: (telling: Telling) => ChainEvent[];
+  /** Kinds of findings that it explains. */
+  explains: readonly Folded[];
+  /** The finding, where no other part makes it. */
+  finding?: (telling: Telling) => { statement: string; hint: string; frames?: readonly number[] };
+}
+
+/** Kinds that every cause of recoveries explains. */
+export const RECOVERED = ['retransmissions', 'stalls'] as const;
+
+export const network = (): string => 'network';
+export const theResponder = ({ responder }: Telling): string => responder;
+
+export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_ffff)}`;
+
+/** The first transmission: how a chain begins. */
+export const sent = ({ shown, requester }: Telling): ChainEvent[] =>
+  event(shown.sentFrame, `${requester} sends ${psnOf(shown)}`);
+
+/** The NAK, the retransmission and its answer: how a chain ends. */
+export function closed({ shown, requester, responder }: Telling): ChainEvent[] {
+  const { cause, evidenceFrame, frame, answerFrame } = shown;
+  const asked =
+    cause === 'sequence-nak'
+      ? `${responder} asks for ${psnOf(shown)} again (sequence NAK)`
+      : cause === 'implied-nak'
+        ? `a later response shows that ${psnOf(shown)} is missing`
+        : undefined;
+  const timer = cause === 'timeout' ? ' (ACK timeout)' : '';
+  return [
+    ...(asked === undefined ? [] : event(evidenceFrame, asked)),
+    ...event(frame, `${requester} sends ${psnOf(shown)} again${timer}`),
+    ...event(answerFrame, `${responder} answers`),
+  ];
+}

@@ -1,0 +1,54 @@
+/** The receiver had no receive posted. */
+import { counted, formatDuration } from '../../units.ts';
+import type { FindingOf } from '../facts.ts';
+import { event } from './chain.ts';
+import { psnOf, RECOVERED, sent, theResponder } from './recovery-row.ts';
+import { finding, moment, rule, type Subject } from './rule.ts';
+
+function find(subject: Subject): FindingOf<'rnr'>[] {
+  const { direction } = subject;
+  const events = direction.peer?.record.events.get('rnr-nak');
+  if (events === undefined) return [];
+  const waits = direction.requester?.rnrWait.result();
+  const waited =
+    waits === undefined
+      ? ''
+      : `; the requester waited ${formatDuration(waits.mean * waits.count)} in total, ${formatDuration(waits.max)} at most`;
+  return [
+    finding(
+      subject,
+      events,
+      'rnr',
+      'warning',
+      `${counted(events.count, 'RNR NAK')}, the first ${moment(events.start)}: the receiver had no receive posted${waited}`,
+      'Post more receives, or earlier (an SRQ with a limit event helps); min_rnr_timer of the receiver sets the wait.',
+    ),
+  ];
+}
+
+export const rnr = rule({
+  kinds: [{ kind: 'rnr', title: 'Receiver not ready', when: 'the receiver had no receive posted' }],
+  find,
+  recovery: {
+    reason: 'not-ready',
+    kind: 'rnr',
+    culprit: theResponder,
+    certainty: () => 'certain',
+    text: ({ direction, recoveries, requester, responder, nothingLost }) => {
+      const waits = direction.requester?.rnrWait.result();
+      const waited =
+        waits === undefined ? '' : `; ${requester} waited ${formatDuration(waits.mean * waits.count)}`;
+      return `${responder} had no receive posted ${counted(recoveries.length, 'time')} (RNR)${waited}${nothingLost}.`;
+    },
+    chain: (telling) => [
+      ...sent(telling),
+      ...event(telling.shown.evidenceFrame, `${telling.responder} has no receive posted (RNR NAK)`),
+      ...event(
+        telling.shown.frame,
+        `${telling.requester} sends ${psnOf(telling.shown)} again after the wait`,
+      ),
+      ...event(telling.shown.answerFrame, `${telling.responder} answers`),
+    ],
+    explains: [...RECOVERED, 'rnr'],
+  },
+});
