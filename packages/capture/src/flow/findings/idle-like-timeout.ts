@@ -8,7 +8,7 @@ import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './
 function find(subject: Subject): FindingOf<'idle-like-timeout'>[] {
   const { direction } = subject;
   const events = direction.record.events.get('idle-like-timeout');
-  const ackTimeout = direction.requester?.classifier.ackTimeout ?? 0;
+  const ackTimeout = direction.requester?.classifier.timer.ackTimeout ?? 0;
   if (events === undefined) return [];
   const { count, start, most } = events;
   const what =

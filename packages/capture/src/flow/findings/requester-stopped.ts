@@ -13,7 +13,7 @@ function causes(subject: Subject): Cause<'requester-stopped', AllSaid>[] {
   if (tracker === undefined || peer === undefined || !direction.reliable || direction.ended.isOver) return [];
   const { duration } = capture.summary;
   const quiet = duration - Math.max(direction.span.end, peer.span.end);
-  const timeout = tracker.classifier.ackTimeout;
+  const timeout = tracker.classifier.timer.ackTimeout;
   if (exchange?.isDisconnected === true || state.second === undefined) return [];
   if (quiet < Math.max(STOPPED, 8 * timeout)) return [];
   const crossing = tracker.stoppedInside;

@@ -163,7 +163,7 @@ function isReuse(direction: Direction, { info, psn, time }: RocePacket): boolean
   if (direction.ended.isOver || !info.isRequest || !info.first || requester?.started !== true) return false;
   const pause = time - lastTimeOf(direction);
   if (pause < REUSE_PAUSE || direction.transport === 'UD') return false;
-  const timer = Math.max(LONGEST_TIMER, 4 * requester.classifier.ackTimeout);
+  const timer = Math.max(LONGEST_TIMER, 4 * requester.classifier.timer.ackTimeout);
   const unacked = direction.reliable ? requester.unacked : requester.next;
   return !requester.mayGoOn(psn, unacked, pause > timer || !direction.reliable);
 }

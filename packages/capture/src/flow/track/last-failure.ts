@@ -39,7 +39,10 @@ export function lastFailure(
   const oldest = requester?.oldest;
   if (requester === undefined || oldest === undefined || !reliable) return undefined;
   const { sends, first, time } = oldest;
-  const refused = requester.refusals.psn === oldest.psn ? requester.refusals : undefined;
+  const refused =
+    requester.classifier.evidence.refusals.psn === oldest.psn
+      ? requester.classifier.evidence.refusals
+      : undefined;
   /** Copies that nothing answered. */
   const unanswered = sends - (refused?.sends ?? 0);
   if (refused !== undefined && unanswered === 0 && sends > 1) {

@@ -139,7 +139,7 @@ export class PacketTracker {
     request.reset();
     const idle = requester.hasAnswers ? idleOf(direction, packet.time) : 0;
     requester.take(packet, direction.ids);
-    if (request.taken === Taken.NEW && isLikeAckTimeout(idle, requester.classifier.ackTimeout))
+    if (request.taken === Taken.NEW && isLikeAckTimeout(idle, requester.classifier.timer.ackTimeout))
       direction.record.events.add('idle-like-timeout', packet.frame, packet.time, idle);
     // Times that go back are no evidence.
     if (clock.stepsBack > 0 && request.grade === 'certain') request.grade = 'likely';
@@ -168,7 +168,7 @@ export class PacketTracker {
     const { cm } = direction.search;
     if (cm !== undefined) {
       requester.pathMtu = cm.pathMtu;
-      requester.classifier.ackTimeout = cm.ackTimeout === 0 ? 0 : 4096 * 2 ** cm.ackTimeout;
+      requester.classifier.timer.ackTimeout = cm.ackTimeout === 0 ? 0 : 4096 * 2 ** cm.ackTimeout;
     }
     const known = direction.peer?.requester?.pathMtu;
     if (known !== undefined && known > 0) requester.pathMtu = known;

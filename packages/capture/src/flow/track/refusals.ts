@@ -9,13 +9,27 @@ export class Refusals {
   wait = 0;
   /** Transmissions of the request until then. */
   sends = 0;
+  #isOpen = false;
 
-  /** One that answers a transmission which none has answered. */
-  add(psn: number, time: number, wait: number, sends: number): void {
+  /** The PSN whose retransmission is waited for; −1: it came, or was answered. */
+  get openPsn(): number {
+    return this.#isOpen ? this.psn : -1;
+  }
+
+  /** @returns false if it repeats one that is open: nothing was sent since */
+  add(psn: number, time: number, wait: number, sends: number): boolean {
+    if (this.#isOpen && this.psn === psn) return false;
     this.count = this.psn === psn ? this.count + 1 : 1;
     this.psn = psn;
     this.time = time;
     this.wait = wait;
     this.sends = sends;
+    this.#isOpen = true;
+    return true;
+  }
+
+  /** The request was retransmitted, or the wait is over for another reason. */
+  close(): void {
+    this.#isOpen = false;
   }
 }

@@ -92,8 +92,7 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   const { classifier } = requester;
   if (kind === AethKind.RNR_NAK) {
     const wait = rnrTimerMicroseconds(aethValue(syndrome)) * 1000;
-    if (classifier.rnrNak(psn, time, wait, frame))
-      requester.refusals.add(psn, time, wait, requester.oldest?.sends ?? 1);
+    classifier.rnrNak(psn, time, wait, frame, requester.oldest?.sends ?? 1);
     requester.passed.rnrNak(psn);
   }
   if (kind !== AethKind.NAK) return;
