@@ -6,6 +6,7 @@ import type { ReportConnection } from '../data.ts';
 import type { ThemeColor } from '../themes.ts';
 import { Chart, type ChartContent } from './chart.tsx';
 import { type InFlight, inFlightOf } from './in-flight.ts';
+import { LegendKey } from './legend-key.tsx';
 import type { TimeWindow } from './state.ts';
 import { themeColor } from './theme.ts';
 
@@ -36,21 +37,9 @@ export function InFlightPlot({ connection, ...time }: Props) {
       <figcaption>
         <h3>In flight</h3>
         <p class="legend">
-          {ends.map(({ requester }) => {
-            const { name, color, dash } = LOOKS[requester];
-            return (
-              <span key={name} class="key">
-                <svg viewBox="0 0 22 14" width="22" height="14" aria-hidden="true">
-                  <path
-                    d="M0 7h22"
-                    style={`stroke:var(--${color});stroke-width:2`}
-                    stroke-dasharray={dash?.join(' ')}
-                  />
-                </svg>
-                {name}
-              </span>
-            );
-          })}
+          {ends.map(({ requester }) => (
+            <LegendKey key={requester} {...LOOKS[requester]} />
+          ))}
           <span class="faint">
             {['packets sent and not yet answered', `at most ${formatCount(most)}`, ...size(most)].join(', ')}
           </span>

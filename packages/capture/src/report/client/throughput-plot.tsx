@@ -5,6 +5,7 @@ import { formatDuration, formatRate, formatTime } from '../../units.ts';
 import type { ReportConnection } from '../data.ts';
 import type { ThemeColor } from '../themes.ts';
 import { Chart, type ChartContent } from './chart.tsx';
+import { LegendKey } from './legend-key.tsx';
 import type { TimeWindow } from './state.ts';
 import { themeColor } from './theme.ts';
 
@@ -55,16 +56,7 @@ export function ThroughputPlot({ connection, ...time }: Props) {
         <h3>Throughput</h3>
         <p class="legend">
           {lines.map(({ name, color, dash }) => (
-            <span key={name} class="key">
-              <svg viewBox="0 0 22 14" width="22" height="14" aria-hidden="true">
-                <path
-                  d="M0 7h22"
-                  style={`stroke:var(--${color});stroke-width:2`}
-                  stroke-dasharray={dash?.join(' ')}
-                />
-              </svg>
-              {name}
-            </span>
+            <LegendKey key={name} name={name} color={color} dash={dash} />
           ))}
           <span class="faint">
             payload with retransmissions{hasGoodput ? '; goodput without' : ''}, per{' '}
