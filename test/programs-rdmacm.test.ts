@@ -1,7 +1,7 @@
 /** Debian's programs of librdmacm, unmodified, on the connection manager of `roce device`; and its interface by itself. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -205,6 +205,40 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
       }
       await own.close();
       ip('link', 'del', 'roce-a');
+    },
+  );
+
+  test.skipIf(!existsSync('/usr/sbin/tgtd') || !isThere('iscsi-inq'))(
+    'tgtd serves a disk by iSER, and libiscsi’s programs read it',
+    { tags: ['slow'] },
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-iser-'));
+      const disk = join(folder, 'disk');
+      writeFileSync(disk, randomBytes(1 << 20));
+      const initiator = 'iqn.2026-11.test:initiator';
+      const ipc = `TGT_IPC_SOCKET=${join(folder, 'ipc')}`;
+      const target = devices.start(0, 'env', [ipc, '/usr/sbin/tgtd', '-f']);
+      // At 0.0.0.0, and at :: for IPv6 alone.
+      for (let isOver = false; !isOver && devices.servers[0].ids.listening < 2; await sleep(10))
+        void target.ended.then(() => (isOver = true));
+      const administer = async (words: string) => {
+        const args = [ipc, '/usr/sbin/tgtadm', '--lld', 'iser', '--tid', '1', '--mode', ...words.split(' ')];
+        const { code, output } = await devices.start(0, 'env', args).ended;
+        expect(code, output).toBe(0);
+      };
+      await administer('target --op new --targetname iqn.2026-11.test:disk');
+      await administer(`logicalunit --op new --lun 1 --backing-store ${disk}`);
+      await administer('target --op bind --initiator-address ALL');
+      await administer(`target --op bind --initiator-name ${initiator}`);
+      const url = `iser://${SERVER}:3260/iqn.2026-11.test:disk/1`;
+      const play = (line: string) => start(1, `${line} -i ${initiator} ${url}`).ended;
+      expect((await play('iscsi-inq')).output).toMatch(/^Product:VIRTUAL-DISK/m);
+      expect((await play('iscsi-readcapacity16')).output).toMatch(/RETURNED LOGICAL BLOCK ADDRESS:2047/);
+      expect((await play('iscsi-perf -b 64 -m 8 -t 1')).output).toMatch(/iops average \d+ \(\d+ MB\/s\)/);
+      target.child.kill('SIGKILL');
+      await target.ended;
+      rmSync(folder, { recursive: true });
+      await gone();
     },
   );
 

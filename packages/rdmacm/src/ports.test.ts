@@ -126,6 +126,25 @@ test('every port of a residue class is drawn once, then others, until none is le
   bindPort(tables, 'TCP', CLIENT, 0).release();
 });
 
+test('`::` for IPv6 alone leaves the port of IPv4 to another id, in either order', () => {
+  const tables = { own: 'versions', others: [] };
+  const bind = (address: string, isV6Only = false) => bindPort(tables, 'TCP', address, 3260, isV6Only);
+  for (const [first, second] of [
+    [() => bind('0.0.0.0'), () => bind('::', true)],
+    [() => bind('::', true), () => bind('0.0.0.0')],
+    [() => bind('::', true), () => bind(SERVER)],
+  ]) {
+    const bindings = [first(), second()];
+    for (const other of ['::', 'fd00::1']) expect(() => bind(other)).toThrow('in use');
+    expect(() => bind('::', true)).toThrow('in use');
+    for (const binding of bindings) binding.release();
+  }
+  const both = bind('::');
+  expect(() => bind('0.0.0.0')).toThrow('in use');
+  expect(() => bind('::', true)).toThrow('in use');
+  both.release();
+});
+
 describe('a wildcard', () => {
   test('has no device until it is resolved, and keeps its port', async () => {
     const id = create({ deviceOptions });

@@ -31,17 +31,20 @@ const tables = new Map<string, Map<number, Addresses>>();
 
 const ANY4 = '0.0.0.0';
 const ANY6 = '::';
+/** The same of an id with RDMA_OPTION_ID_AFONLY: it does not stand for IPv4. */
+const ONLY6 = ':: only';
 
 /** An address as a key: the same for each way to write it. */
-function keyOf(address: string): string {
-  if (isAnyAddress(address)) return address.includes(':') ? ANY6 : ANY4;
+function keyOf(address: string, isV6Only: boolean): string {
+  if (isAnyAddress(address)) return address.includes(':') ? (isV6Only ? ONLY6 : ANY6) : ANY4;
   return gidToText(gidOf(address));
 }
 
 /** Whether one is the address that the other is, or among those that the other stands for. `::` stands for IPv4, too. */
 function meets(a: string, b: string): boolean {
+  const isV4 = (one: string) => one !== ONLY6 && one !== ANY6 && isIpv4Mapped(gidOf(one));
   const covers = (any: string, one: string) =>
-    any === ANY6 || (any === ANY4 && one !== ANY6 && isIpv4Mapped(gidOf(one)));
+    any === ANY6 || (any === ANY4 && isV4(one)) || (any === ONLY6 && !isV4(one));
   return a === b || covers(a, b) || covers(b, a);
 }
 
@@ -78,6 +81,7 @@ export class PortBinding {
 /**
  * Takes a port of an address; 0 draws one that no id has.
  *
+ * @param isV6Only `::` is for IPv6 alone: `0.0.0.0` of another id may have the port, too
  * @throws EADDRINUSE for a port that another id has at the address; EADDRNOTAVAIL where none is left to draw
  */
 export function bindPort(
@@ -85,9 +89,10 @@ export function bindPort(
   space: string,
   address: string,
   port: number,
+  isV6Only = false,
 ): PortBinding {
   const table = (name: string) => `${name} ${space}`;
-  const key = keyOf(address);
+  const key = keyOf(address, isV6Only);
   const concerned = [own, ...others].flatMap((name) => tables.get(table(name)) ?? []);
   if (port !== 0) {
     const isTaken = concerned.some((ports) =>

@@ -41,6 +41,8 @@ const likeOf = (address: string): string => (isV4(address) ? '192.0.2.1' : '2001
 export class Addresses {
   /** SO_REUSEADDR: the port may be another id's, too. */
   reuses = false;
+  /** RDMA_OPTION_ID_AFONLY. */
+  isV6Only = false;
   trafficClass = 0;
   /** The address as the program sees it: a wildcard, or the loopback, stays as it is. */
   bound: SocketAddress | undefined;
@@ -87,7 +89,7 @@ export class Addresses {
     if (port !== 0 && this.reuses) return port;
     this.release();
     const { portTables } = new LocalSide(this.#device);
-    this.#port = bindPort(portTables, this.#portSpace, address, port);
+    this.#port = bindPort(portTables, this.#portSpace, address, port, this.isV6Only);
     return this.#port.port;
   }
 

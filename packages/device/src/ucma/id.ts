@@ -75,7 +75,9 @@ export class UcmaId implements EventOwner, Listening {
   uid: bigint;
   channel: Channel;
   reported = 0;
-  isV6Only = false;
+  get isV6Only(): boolean {
+    return this.addresses.isV6Only;
+  }
   ackTimeout: number | undefined;
   readonly addresses: Addresses;
   readonly groups = new Set<Group>();

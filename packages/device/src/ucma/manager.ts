@@ -304,7 +304,7 @@ function setOption(id: UcmaId, level: number, name: number, value: Uint8Array): 
   if (name === Option.TOS) id.addresses.trafficClass = value[0];
   else if (name === Option.ACK_TIMEOUT) id.ackTimeout = value[0] & 0x1f;
   else if (name === Option.REUSEADDR) id.addresses.reuses = isOn;
-  else id.isV6Only = isOn;
+  else id.addresses.isV6Only = isOn;
 }
 
 /** The errno of an error of the connection manager's. */
