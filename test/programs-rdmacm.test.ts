@@ -242,6 +242,27 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
     },
   );
 
+  test.skipIf(!existsSync('/usr/include/librpma.h'))(
+    'a program of librpma reads, writes and flushes memory of another',
+    { tags: ['slow'] },
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-rpma-'));
+      const program = join(folder, 'persistent');
+      const source = fileURLToPath(new URL('programs/persistent.c', import.meta.url));
+      const compiled = spawnSync('cc', [source, '-o', program, '-lrpma', '-libverbs'], { encoding: 'utf8' });
+      expect(compiled.stderr).toBe('');
+      const server = start(0, `${program} server ${SERVER}`);
+      await serving(server.ended);
+      const client = start(1, `${program} client ${SERVER}`);
+      for (const { code, output } of await Promise.all([server.ended, client.ended])) {
+        expect(output).toBe('ok\n');
+        expect(code).toBe(0);
+      }
+      rmSync(folder, { recursive: true });
+      await gone();
+    },
+  );
+
   test('commands that are wrong get errno, and descriptors are what librdmacm expects', async () => {
     const { code, output } = await devices.start(0, '/usr/bin/python3', [ucma, 'rules', SERVER]).ended;
     expect(output).toBe('ok\n');

@@ -6,6 +6,7 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import {
   copyFileSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -184,6 +185,26 @@ print(v.ibv_create_cq(v.ibv_open_device(device), 1 << 30, None, None, 0))
     expect(outputs[0]).toMatch(/libibverbs of roce run: CREATE_CQ: Invalid argument: cqe: .*expected/);
     expect(outputs[1]).toBe('None\n');
   });
+
+  test.skipIf(!existsSync('/usr/include/gloo/transport/ibverbs/device.h'))(
+    'a program of Gloo sums and broadcasts over its ibverbs transport',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-gloo-'));
+      const program = join(folder, 'collective');
+      const source = fileURLToPath(new URL('programs/collective.cc', import.meta.url));
+      const flags = ['-O1', '-pthread', source, '-o', program, '-lgloo', '-libverbs'];
+      const compiled = spawnSync('c++', flags, { encoding: 'utf8' });
+      expect(compiled.status, compiled.stderr).toBe(0);
+      const ranks = [0, 1].map((rank) =>
+        devices.start(rank, program, [`${rank}`, '2', folder, 'roce0', '0']),
+      );
+      for (const { code, output } of await Promise.all(ranks.map(({ ended }) => ended))) {
+        expect(output).toMatch(/^ok$/m);
+        expect(code).toBe(0);
+      }
+      rmSync(folder, { recursive: true });
+    },
+  );
 
   test('with ROCE_DEBUG=1 every verb that fails prints why, and without it none', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-fails-'));
