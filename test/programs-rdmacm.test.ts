@@ -2,8 +2,10 @@
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -48,6 +50,25 @@ const PAIRS = [
   ['ib_write_bw -R -F -n 50', `ib_write_bw -R -F -n 50 ${SERVER}`],
   ['ib_send_bw -R -F -n 50', `ib_send_bw -R -F -n 50 ${SERVER}`],
 ] as const;
+
+/** Sends commands to a QEMU that listens at this path, one after the other; returns its answer to each. */
+async function machineAt(path: string) {
+  while (!existsSync(path)) await sleep(20);
+  const socket = connect(path);
+  const answers = createInterface({ input: socket })[Symbol.asyncIterator]();
+  const ask = async (execute: string, args: object = {}): Promise<Record<string, unknown>> => {
+    socket.write(`${JSON.stringify({ execute, arguments: args })}\n`);
+    for (;;) {
+      const { value, done } = await answers.next();
+      if (done) throw new Error(`${execute}: QEMU has ended`);
+      const answer = JSON.parse(value);
+      if (answer.error) throw new Error(`${execute}: ${answer.error.desc}`);
+      if (answer.return) return answer.return;
+    }
+  };
+  await ask('qmp_capabilities');
+  return ask;
+}
 
 describe.skipIf(missing !== undefined)('librdmacm', () => {
   let devices: Devices;
@@ -258,6 +279,37 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
         expect(output).toBe('ok\n');
         expect(code).toBe(0);
       }
+      rmSync(folder, { recursive: true });
+      await gone();
+    },
+  );
+
+  test.skipIf(!isThere('qemu-system-x86_64'))(
+    'QEMU migrates a running machine of type pc by RDMA',
+    { tags: ['slow'] },
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-qemu-'));
+      const sockets = ['from', 'to'].map((name) => join(folder, name));
+      const machine = '-machine pc,accel=tcg -m 64 -nodefaults -display none';
+      const play = (device: number, at: number, more = '') =>
+        start(device, `qemu-system-x86_64 ${machine} -qmp unix:${sockets[at]},server=on,wait=off${more}`);
+      const target = play(0, 1, ` -incoming rdma:${SERVER}:4444`);
+      await serving(target.ended);
+      const source = play(1, 0);
+      const [from, to] = [await machineAt(sockets[0]), await machineAt(sockets[1])];
+      await from('migrate', { uri: `rdma:${SERVER}:4444` });
+      let status: unknown;
+      do {
+        await sleep(50);
+        status = (await from('query-migrate')).status;
+      } while (status === 'setup' || status === 'active' || status === 'device' || status === undefined);
+      expect(status).toBe('completed');
+      while ((await to('query-status')).status === 'inmigrate') await sleep(50);
+      expect(await to('query-status')).toMatchObject({ running: true, status: 'running' });
+      expect(await from('query-status')).toMatchObject({ running: false, status: 'postmigrate' });
+      for (const ask of [from, to]) await ask('quit');
+      for (const { code, output } of await Promise.all([source.ended, target.ended]))
+        expect(code, output).toBe(0);
       rmSync(folder, { recursive: true });
       await gone();
     },
