@@ -2,6 +2,11 @@
 // @module-tag slow
 // @module-tag gate
 import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, listening, whyMissing } from './programs/programs.ts';
 
@@ -51,6 +56,36 @@ describe.skipIf(missing !== undefined)('UCX', () => {
   ])('%s', async (line) => {
     await play('-d', 'roce0:1', '-x', ...line.split(' '));
   });
+
+  test.skipIf(!existsSync('/usr/include/ucp/api/ucp.h'))(
+    'endpoints that are made by address, by rdma_cm',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-ucx-'));
+      const program = join(folder, 'sockaddr');
+      const source = fileURLToPath(new URL('programs/sockaddr.c', import.meta.url));
+      const compiled = spawnSync('cc', [source, '-o', program, '-lucp', '-lucs'], { encoding: 'utf8' });
+      expect(compiled.stderr).toBe('');
+      const start = (device: number, role: string) => {
+        const env = [
+          'UCX_TLS=rc_verbs,ud_verbs',
+          'UCX_NET_DEVICES=roce0:1',
+          'UCX_SOCKADDR_TLS_PRIORITY=rdmacm',
+        ];
+        return devices.start(device, 'env', [...env, program, role, '127.0.0.85']).ended;
+      };
+      const server = start(0, 'server');
+      const listens = () => devices.servers[0].ids.listening > 0;
+      for (let isOver = false; !isOver && !listens(); await sleep(10))
+        void server.then(() => (isOver = true));
+      // UCX could take TCP for it.
+      expect(listens()).toBe(true);
+      for (const { code, output } of await Promise.all([server, start(1, 'client')])) {
+        expect(output).toBe('ok\n');
+        expect(code).toBe(0);
+      }
+      rmSync(folder, { recursive: true });
+    },
+  );
 
   // Its transports are found by themselves: UD connects, RC carries.
   test.each([
