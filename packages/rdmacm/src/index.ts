@@ -8,9 +8,10 @@ export {
   type ClientOptions,
   type RequestOptions,
 } from './client.ts';
-export { CmId, RDMA_UDP_QKEY } from './cm-id.ts';
+export { CmId } from './cm-id.ts';
 export { type ConnectOptions, connect, Listener, type ListenOptions, listen } from './connect.ts';
 export { ConnectionStream, type StreamOptions } from './connection-stream.ts';
+export { RDMA_UDP_QKEY } from './datagram.ts';
 export type { DeviceOptions } from './devices.ts';
 export { RefusedError } from './errors.ts';
 export { type CmIdEvent, EventChannel } from './event-channel.ts';

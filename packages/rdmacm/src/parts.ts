@@ -12,7 +12,7 @@ export {
   sourceTowards,
   withHeader,
 } from './addresses.ts';
-export { RDMA_UDP_QKEY } from './cm-id.ts';
+export { RDMA_UDP_QKEY } from './datagram.ts';
 export { Endpoint, type Sink } from './endpoint.ts';
 export { type RequestTerms, refusalOf, requestOf, type WaitingRequest } from './incoming.ts';
 export { LocalSide } from './local-side.ts';
