@@ -11,7 +11,7 @@ export interface Grant {
 }
 
 /**
- * The ring has two halves. The first one is the peer's from the start, the second one is announced with the first grant, and then
+ * The ring has two halves; the last byte of an odd number is not used. The first one is the peer's from the start, the second one is announced with the first grant, and then
  * each in turn once it was read.
  */
 export class Inbound {
@@ -34,7 +34,7 @@ export class Inbound {
 
   /** @param receives messages that receives are posted for */
   constructor(ring: { bytes: Uint8Array; addr: bigint; rkey: number }, receives: number) {
-    this.#bytes = ring.bytes;
+    this.#bytes = ring.bytes.subarray(0, ring.bytes.length & ~1);
     this.#addr = ring.addr;
     this.#key = ring.rkey;
     this.#receives = receives;

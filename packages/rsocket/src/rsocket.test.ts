@@ -31,6 +31,7 @@ describe('a socket', () => {
   test.each([
     ['small rings', SMALL],
     ['uneven rings', { ...SMALL, receiveBuffer: 1000, sendBuffer: 77 }],
+    ['a ring of an odd number of bytes', { ...SMALL, receiveBuffer: 1001, sendBuffer: 77 }],
     ['the default', {}],
   ])('carries bytes in order both ways, past the ends of %s', async (_name, options) => {
     await using ends = await openEnds();
