@@ -85,6 +85,29 @@ export class LocalSide {
     );
   }
 
+  /** Takes a device as `bind` does, and then the port; lets the device go again where that fails: the id can be bound elsewhere. */
+  async bindWith(
+    address: string | undefined,
+    peer: Uint8Array | undefined,
+    take: (own: string) => void,
+  ): Promise<void> {
+    const isNew = !this.device;
+    try {
+      take(await this.bind(address, peer));
+    } catch (error) {
+      // `release` does it where the id is destroyed.
+      if (isNew && !this.#released) await this.#unbind();
+      throw error;
+    }
+  }
+
+  async #unbind(): Promise<void> {
+    const lease = this.#lease;
+    if (!lease) return;
+    this.#lease = this.#opening = this.device = undefined;
+    await lease.release();
+  }
+
   /** Whether the device, where there is one yet, has an address of this one's kind. */
   reaches(gid: Uint8Array): boolean {
     return this.device === undefined || towards(gid, this.device.gids) !== undefined;

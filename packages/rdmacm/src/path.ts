@@ -72,8 +72,8 @@ export class Path {
    */
   async bind(address: string | undefined, port: number): Promise<void> {
     const isAny = address === undefined || isAnyAddress(address);
-    const own = isAny && !this.device ? (address ?? '::') : await this.#side.bind(address, undefined);
-    this.#take(own, port);
+    if (isAny && !this.device) this.#take(address ?? '::', port);
+    else await this.#side.bindWith(address, undefined, (own) => this.#take(own, port));
   }
 
   /** Of a side that is bound to a wildcard without a device: a path for each address that the wildcard stands for. */
@@ -135,12 +135,13 @@ export class Path {
     if (bound !== undefined && isIpv4Mapped(gidOf(bound)) !== isIpv4Mapped(gidOf(address)))
       throw otherVersion(bound, address);
     const from = bound ?? (this.#options.device ? undefined : await sourceTowards(address));
-    const local = await this.#side.bind(from, gidOf(address));
-    signal?.throwIfAborted();
-    this.#take(local, sourcePort);
+    await this.#side.bindWith(from, gidOf(address), (local) => {
+      signal?.throwIfAborted();
+      this.#take(local, sourcePort);
+    });
     this.remote = { address, port };
     this.route = {
-      sgidIndex: this.#side.gidIndex(local),
+      sgidIndex: this.#side.gidIndex(this.local!.address),
       gid: gidOf(address),
       trafficClass: this.trafficClass,
       hopLimit: HOP_LIMIT,

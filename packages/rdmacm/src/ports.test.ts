@@ -40,6 +40,19 @@ describe('a port that an id is bound to', () => {
     expect([chosen, drawn].map(({ localAddress }) => localAddress!.port)).toEqual([5555, port]);
   });
 
+  test('that another id has leaves the id without a device: it can be bound at another address', async () => {
+    const holder = create({ deviceOptions });
+    await holder.bindAddr('127.0.26.1', 5556);
+    const id = create({ deviceOptions });
+    await expect(id.bindAddr('127.0.26.1', 5556)).rejects.toMatchObject(IN_USE);
+    await expect(
+      id.resolveAddr({ host: '127.0.26.3', port: 7471, source: '127.0.26.1', sourcePort: 5556 }),
+    ).rejects.toMatchObject(IN_USE);
+    expect(() => id.device).toThrow(expect.objectContaining({ code: 'ERR_ROCE_CM_STATE' }));
+    await id.bindAddr('127.0.26.2', 5556);
+    expect(id.localAddress).toEqual({ address: '127.0.26.2', port: 5556 });
+  });
+
   test('is free again where the id is destroyed while the call that binds it is under way', async () => {
     await using ends = await openEnds();
     const calls: ((id: CmId) => Promise<void>)[] = [
