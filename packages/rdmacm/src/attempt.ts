@@ -22,12 +22,13 @@ export class Attempt {
   #outcome: { error?: unknown } | undefined;
   #waiting: { resolve(): void; reject(error: unknown): void } | undefined;
 
-  /** Ends it; the first call counts. With an error, in failure. */
-  end(outcome: { error?: unknown }): void {
+  /** Ends it; the first call counts. With an error, in failure. Returns whether it was the first. */
+  end(outcome: { error?: unknown }): boolean {
+    const isFirst = this.#outcome === undefined;
     this.#outcome ??= outcome;
-    if (!this.#waiting) return;
-    if (this.#outcome.error === undefined) this.#waiting.resolve();
-    else this.#waiting.reject(this.#outcome.error);
+    if (this.#outcome.error === undefined) this.#waiting?.resolve();
+    else this.#waiting?.reject(this.#outcome.error);
+    return isFirst;
   }
 
   /** Resolves or rejects as it ends; rejects with the signal's reason where that comes first. */

@@ -38,6 +38,30 @@ async function waiting(channel: EventChannel<CmId>): Promise<CmIdEvent<CmId>[]> 
   }
 }
 
+test('a connect that was aborted in its last step is never ESTABLISHED', async () => {
+  await using ends = await openEnds();
+  await using channel = new EventChannel<CmId>();
+  const listener = new CmId({ device: ends.b });
+  await listener.listen({ port: PORT });
+  const client = await initiator(ends, { channel });
+  await waiting(channel);
+  const abort = new AbortController();
+  const { connections } = ends.a;
+  const call = connections.call.bind(connections);
+  connections.call = (name, ...args) => {
+    if (name === 'cmReady') abort.abort(new Error('enough'));
+    return call(name, ...args);
+  };
+  const outcome = expect(client.connect({}, { signal: abort.signal })).rejects.toThrow('enough');
+  const request = await listener.getRequest();
+  await equip(request);
+  await request.accept().catch(() => {}); // It may hear of the end first.
+  await outcome;
+  expect(client.state).toBe('DISCONNECTED');
+  expect(await waiting(channel)).toEqual([]);
+  for (const id of [client, request, listener]) await id.destroy();
+});
+
 describe('a device that ends', () => {
   test('raises DEVICE_REMOVAL for each of its ids, and DISCONNECTED for those that are connected', async () => {
     await using ends = await openEnds();

@@ -237,11 +237,11 @@ export class IdCore {
     this.endpoint.addConnection(id, { onEvent: (event) => this.#onEvent(event) });
   }
 
+  /** Its last step is done. Where a signal has ended the attempt meanwhile, no connection was made. */
   connected(): void {
-    if (this.state !== 'CONNECTING') return;
+    if (this.state !== 'CONNECTING' || !this.attempt.end({})) return;
     this.state = 'CONNECTED';
     this.raise('ESTABLISHED');
-    this.attempt.end({});
   }
 
   /** The program knows of the request: its listener may go. */
