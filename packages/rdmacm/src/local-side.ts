@@ -85,7 +85,7 @@ export class LocalSide {
     );
   }
 
-  /** Takes a device as `bind` does, and then the port; lets the device go again where that fails: the id can be bound elsewhere. */
+  /** Takes a device as `bind` does, and then the port. Where that fails, it releases the device, and the id can be bound elsewhere. */
   async bindWith(
     address: string | undefined,
     peer: Uint8Array | undefined,

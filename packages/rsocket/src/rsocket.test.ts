@@ -240,6 +240,28 @@ describe('a listener', () => {
     for (const each of [...clients, ...sockets]) each.on('error', () => {}).destroy();
   });
 
+  test('of a function ends by its signal without an unhandled rejection', async () => {
+    await using ends = await openEnds();
+    const unhandled: unknown[] = [];
+    const others = process.rawListeners('unhandledRejection') as NodeJS.UnhandledRejectionListener[];
+    process
+      .removeAllListeners('unhandledRejection')
+      .on('unhandledRejection', (error) => unhandled.push(error));
+    onTestFinished(() => {
+      process.removeAllListeners('unhandledRejection');
+      for (const each of others) process.on('unhandledRejection', each);
+    });
+    const abort = new AbortController();
+    const server = await createServer({ device: ends.b, port: 7, ...SMALL, signal: abort.signal }, () => {});
+    abort.abort();
+    await turns();
+    await server.close();
+    await expect(connect({ device: ends.a, ...place, ...SMALL })).rejects.toMatchObject({
+      code: 'ERR_ROCE_CM_REFUSED',
+    });
+    expect(unhandled).toEqual([]);
+  });
+
   test('refuses a client for whose objects there is no room, and leaves nothing of them', async () => {
     await using ends = await openEnds(1024, 1024, { limits: { maxMr: 2, maxCq: 2 } });
     await using _server = await listen({ device: ends.b, port: 7, ...SMALL });

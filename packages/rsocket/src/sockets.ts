@@ -227,6 +227,9 @@ export async function createServer(
         });
       }
     }
-  })();
+  })().catch((error) => {
+    // Its signal ends a server as `close` does; a device that failed is the program's to see.
+    if (!options.signal?.aborted) throw error;
+  });
   return server;
 }
