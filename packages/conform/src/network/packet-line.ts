@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { FrameSocket, layout } from '@node-roce/dgram-native';
 import { ROCE_UDP_PORT } from '@node-roce/wire';
 import type { End, Line } from '../line.ts';
+import { type Arrival, Arrivals } from './arrivals.ts';
 import { splitFrame } from './split.ts';
-import { waitOn } from './wait.ts';
 
 const { Tx, Fragment, Frame, TX_SLOT_WORDS, FRAGMENT_WORDS, FRAME_SLOT_WORDS } = layout;
 
@@ -83,8 +83,7 @@ export class PacketLine implements Line {
   readonly #owner: Socket;
   readonly #slab = new Uint8Array(FRAMES * FrameSocket.FRAME_ROOM);
   readonly #slots = new Uint32Array(FRAMES * FRAME_SLOT_WORDS);
-  #in: { time: number; frame: Uint8Array }[] = [];
-  #onFrame: () => void = () => {};
+  readonly #arrivals = new Arrivals();
 
   private constructor(tester: End, device: End, name: string, owner: Socket) {
     this.tester = tester;
@@ -122,15 +121,15 @@ export class PacketLine implements Line {
     let count: number;
     do {
       count = this.#frames.receive(this.#slab, this.#slots, FRAMES);
-      const time = this.now();
+      const frames: Uint8Array[] = [];
       for (let i = 0; i < count; i++) {
         const offset = this.#slots[i * FRAME_SLOT_WORDS + Frame.OFFSET];
         const length = this.#slots[i * FRAME_SLOT_WORDS + Frame.LENGTH];
         const frame = this.#slab.slice(offset, offset + length);
-        for (const part of splitFrame(frame)) this.#in.push({ time, frame: part });
+        frames.push(...splitFrame(frame));
       }
+      this.#arrivals.add(this.now(), frames);
     } while (count === FRAMES);
-    this.#onFrame();
   }
 
   send(frame: Uint8Array): void {
@@ -144,14 +143,12 @@ export class PacketLine implements Line {
     if (status !== 0) throw new Error(`a frame of ${frame.length} bytes could not be sent: errno ${status}`);
   }
 
-  take(): { time: number; frame: Uint8Array }[] {
-    return this.#in.splice(0);
+  take(): Arrival[] {
+    return this.#arrivals.take();
   }
 
   wait(done: () => boolean, ms: number): Promise<void> {
-    return waitOn(done, ms, (onFrame) => {
-      this.#onFrame = onFrame;
-    });
+    return this.#arrivals.wait(done, ms);
   }
 
   close(): void {

@@ -19,7 +19,7 @@ import { Untestable } from '../device.ts';
 import { ETHERNET_BYTES, headersBelow, isIpv6, setIpv4Checksum, setLengths } from '../headers.ts';
 import type { End, Line } from '../line.ts';
 import { NEEDS } from '../needs.ts';
-import { waitOn } from './wait.ts';
+import { type Arrival, Arrivals } from './arrivals.ts';
 
 const NO_MAC = '00:00:00:00:00:00';
 /** A BTH and the ICRC. */
@@ -63,8 +63,7 @@ export class UdpLine implements Line {
   readonly device: End;
   readonly #socket: Socket;
   readonly #usual: Uint8Array;
-  #in: { time: number; frame: Uint8Array }[] = [];
-  #onFrame: () => void = () => {};
+  readonly #arrivals = new Arrivals();
 
   private constructor(tester: End, device: End, socket: Socket) {
     this.tester = tester;
@@ -73,9 +72,7 @@ export class UdpLine implements Line {
     this.#usual = headersBelow(tester, device, ROCE_UDP_PORT);
     socket.on('message', (body, { address, port }) => {
       if (address !== device.ip) return;
-      const frame = frameOf(headersBelow(device, tester, port), body);
-      this.#in.push({ time: this.now(), frame });
-      this.#onFrame();
+      this.#arrivals.add(this.now(), [frameOf(headersBelow(device, tester, port), body)]);
     });
     // A port that nobody listens at, on the way back: silence, for a rule.
     socket.on('error', () => {});
@@ -107,14 +104,12 @@ export class UdpLine implements Line {
     this.#socket.send(frame.subarray(bth), ROCE_UDP_PORT, this.device.ip, () => {});
   }
 
-  take(): { time: number; frame: Uint8Array }[] {
-    return this.#in.splice(0);
+  take(): Arrival[] {
+    return this.#arrivals.take();
   }
 
   wait(done: () => boolean, ms: number): Promise<void> {
-    return waitOn(done, ms, (onFrame) => {
-      this.#onFrame = onFrame;
-    });
+    return this.#arrivals.wait(done, ms);
   }
 
   close(): void {

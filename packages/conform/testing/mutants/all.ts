@@ -1,6 +1,7 @@
 import type { Mutant } from '../broken-device.ts';
 import { connectionManagerMutants } from './connection-manager.ts';
 import { headerMutants } from './headers.ts';
+import { repetitionMutants } from './repetitions.ts';
 import { requesterMutants } from './requester.ts';
 import { responderMutants } from './responder.ts';
 import { sharedMutants } from './shared.ts';
@@ -8,6 +9,7 @@ import { unreliableMutants } from './unreliable.ts';
 
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...responderMutants,
+  ...repetitionMutants,
   ...requesterMutants,
   ...headerMutants,
   ...sharedMutants,

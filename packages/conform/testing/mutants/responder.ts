@@ -1,85 +1,21 @@
 /** Ways to break the responder of a reliable connection. */
-import { bytesAt, checkAccess, ModelAccess, type ModelPacket, type Responder, readU64 } from '@node-roce/sim';
-import { Opcode, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
-import { isRequest, type Mutant, type Victim } from '../broken-device.ts';
-
-const rowOf = ({ opcode }: ModelPacket) => opcodeInfo(opcode)!;
-const kindOf = ({ aeth }: ModelPacket): number => (aeth === undefined ? -1 : aeth.syndrome >> 5);
-const isAck = (packet: ModelPacket): boolean =>
-  packet.opcode === Opcode.RC_ACKNOWLEDGE && kindOf(packet) === 0;
-const isNak = ({ aeth }: ModelPacket, syndrome: number): boolean => aeth?.syndrome === syndrome;
-const NO_DATA = new Uint8Array(0);
-
-/** How far a request is ahead of the one that is expected; below 0: it was executed before. */
-function ahead(packet: ModelPacket, { rc }: Victim): number {
-  return rc !== undefined && isRequest(packet) ? psnDiff(packet.psn, rc.responder.ePsn) : 0;
-}
-
-/** Executes requests out of their turn: the PSN is taken for the expected one, and put back afterwards. */
-function executing(which: (packet: ModelPacket, victim: Victim) => boolean): Pick<Mutant, 'hear' | 'after'> {
-  return {
-    hear(packet, victim) {
-      const { rc, notes } = victim;
-      if (rc !== undefined && which(packet, victim)) {
-        notes.ePsn = rc.responder.ePsn;
-        rc.responder.ePsn = packet.psn;
-      }
-      return packet;
-    },
-    after({ rc, notes }) {
-      if (rc === undefined || notes.ePsn === undefined) return;
-      rc.responder.ePsn = notes.ePsn as number;
-      notes.ePsn = undefined;
-    },
-  };
-}
-
-/** Changes the saved READs and atomics before a repetition is answered. */
-function savedAs(
-  change: (saved: Responder['saved'], packet: ModelPacket) => Responder['saved'],
-): Mutant['hear'] {
-  return (packet, { rc }) => {
-    if (rc !== undefined && isRequest(packet)) rc.responder.saved = change(rc.responder.saved, packet);
-    return packet;
-  };
-}
-
-const savedRead = (saved: Responder['saved'], { psn }: ModelPacket) =>
-  saved.find((s) => psnDiff(psn, s.firstPsn) >= 0 && psnDiff(psn, s.lastPsn) <= 0);
-
-/** Answers are changed, those of requests that fit. */
-const answer = (
-  fits: (packet: ModelPacket) => boolean,
-  change: (packet: ModelPacket) => ModelPacket | ModelPacket[],
-) =>
-  ({
-    send: (packet) => (fits(packet) && !isRequest(packet) ? [change(packet)].flat() : [packet]),
-  }) satisfies Pick<Mutant, 'send'>;
-
-/** Requests are changed before they are looked at. */
-const request = (
-  fits: (packet: ModelPacket, victim: Victim) => boolean,
-  change: (packet: ModelPacket, victim: Victim) => ModelPacket | undefined,
-) =>
-  ({
-    hear: (packet, victim) =>
-      victim.rc !== undefined && isRequest(packet) && fits(packet, victim) ? change(packet, victim) : packet,
-  }) satisfies Pick<Mutant, 'hear'>;
-
-/** The region that a request means: the one of its key, or any. */
-function regionOf({ reth, atomicEth }: ModelPacket, { rc }: Victim) {
-  const key = (reth ?? atomicEth)?.rkey;
-  const { regions } = rc!.responder.memory;
-  return regions.find(({ rkey }) => rkey === key) ?? regions.at(-1)!;
-}
-
-/** Address and key of a request. */
-function withRange(packet: ModelPacket, range: { va?: bigint; rkey?: number; length?: number }): ModelPacket {
-  if (packet.atomicEth) return { ...packet, atomicEth: { ...packet.atomicEth, ...range } };
-  return packet.reth ? { ...packet, reth: { ...packet.reth, ...range } } : packet;
-}
-
-const isSendOrWrite = (packet: ModelPacket) => rowOf(packet).isSend || rowOf(packet).isWrite;
+import { bytesAt, checkAccess, ModelAccess, readU64 } from '@node-roce/sim';
+import { Opcode, opcodeInfo, psnAdd } from '@node-roce/wire';
+import { isRequest, type Mutant } from '../broken-device.ts';
+import {
+  ahead,
+  answer,
+  executing,
+  isAck,
+  isNak,
+  isSendOrWrite,
+  kindOf,
+  NO_DATA,
+  regionOf,
+  request,
+  rowOf,
+  withRange,
+} from './altering.ts';
 
 export const responderMutants: Readonly<Record<string, Mutant>> = {
   'reserved opcodes are dropped': {
@@ -162,93 +98,6 @@ export const responderMutants: Readonly<Record<string, Mutant>> = {
       () => undefined,
     ),
   },
-  'repetitions in silence': {
-    seenBy: ['DUP-01', 'DUP-02', 'DUP-04', 'ATO-01'],
-    ...request(
-      (p, v) => ahead(p, v) < 0,
-      () => undefined,
-    ),
-  },
-  'repeated SEND executed': {
-    seenBy: ['DUP-01'],
-    ...executing((p, v) => ahead(p, v) < 0 && rowOf(p).isSend),
-  },
-  'repeated WRITE executed': {
-    seenBy: ['DUP-02', 'DUP-11'],
-    ...executing((p, v) => ahead(p, v) < 0 && rowOf(p).isWrite),
-  },
-  'repeated atomic executed': {
-    seenBy: ['ATO-01'],
-    ...executing((p, v) => ahead(p, v) < 0 && rowOf(p).isAtomic),
-  },
-  'forgotten atomic executed': {
-    seenBy: ['DUP-10'],
-    ...executing((p, v) => ahead(p, v) < 0 && rowOf(p).isAtomic && !savedRead(v.rc!.responder.saved, p)),
-  },
-  'repetition acknowledged with its own PSN': {
-    seenBy: ['DUP-02'],
-    send: (p, { input, rc }) =>
-      isAck(p) && rc && input && psnDiff(input.psn, rc.responder.ePsn) < -1
-        ? [{ ...p, psn: input.psn }]
-        : [p],
-  },
-  'a repetition ends the message in progress': {
-    seenBy: ['DUP-03'],
-    hear: (packet, victim) => {
-      if (ahead(packet, victim) < 0) victim.rc!.responder.inProgress = undefined;
-      return packet;
-    },
-  },
-  'a repeated FIRST begins the message anew': {
-    seenBy: ['DUP-12'],
-    hear: (packet, victim) => {
-      const { inProgress } = victim.rc?.responder ?? {};
-      if (ahead(packet, victim) < 0 && inProgress && rowOf(packet).first) inProgress.received = 0;
-      return packet;
-    },
-  },
-  'READs forgotten': {
-    seenBy: ['DUP-04', 'DUP-05'],
-    hear: savedAs((saved) => saved.filter((s) => s.original !== undefined)),
-  },
-  'atomics forgotten': {
-    seenBy: ['ATO-01'],
-    hear: savedAs((saved) => saved.filter((s) => s.original === undefined)),
-  },
-  'a READ resumed with MIDDLE': {
-    seenBy: ['DUP-05'],
-    send: (p, { input, rc }) => {
-      const isResumed = input && rc?.responder.saved.every(({ firstPsn }) => firstPsn !== input.psn);
-      if (!isResumed || p.opcode !== Opcode.RC_RDMA_READ_RESPONSE_FIRST) return [p];
-      const { aeth: _, ...rest } = p;
-      return [{ ...rest, opcode: Opcode.RC_RDMA_READ_RESPONSE_MIDDLE }];
-    },
-  },
-  'a partial repetition replaces the READ': {
-    seenBy: ['DUP-06'],
-    after: ({ rc, input }) => {
-      const saved = rc && input && rowOf(input).isReadRequest && savedRead(rc.responder.saved, input);
-      if (saved) Object.assign(saved, { firstPsn: input.psn, request: input });
-    },
-  },
-  'length of a repeated READ not compared': {
-    seenBy: ['DUP-07'],
-    hear: savedAs((saved, packet) => {
-      const read = packet.reth && savedRead(saved, packet);
-      if (read?.request.reth) read.request.reth.length = 65_536;
-      return saved;
-    }),
-  },
-  'address of a repeated READ not compared': {
-    seenBy: ['DUP-08'],
-    hear: savedAs((saved, packet) => {
-      const read = packet.reth && savedRead(saved, packet);
-      if (read?.request.reth?.rkey === packet.reth?.rkey && read?.request.reth)
-        read.request.reth.va = packet.reth!.va;
-      return saved;
-    }),
-  },
-  'deregistered memory stays open': { seenBy: ['DUP-14', 'KEY-16'], keepsRegions: true },
   'compare and swap always swaps': {
     seenBy: ['ATO-02'],
     ...request(
