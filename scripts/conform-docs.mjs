@@ -23,8 +23,9 @@ const DEVICES = Object.entries(LISTS);
 /** Area of a rule: `PSN` of `PSN-01`. */
 const areaOf = (id) => id.split('-')[0];
 
-function verdict({ deviations }, id) {
+function verdict({ deviations, untestable = {} }, id) {
   const known = deviations[id];
+  if (id in untestable) return 'not testable';
   if (known === undefined) return 'pass';
   return known.sometimes ? '**deviates** at times' : '**deviates**';
 }
@@ -36,17 +37,22 @@ function results() {
     const cells = DEVICES.map(([, list]) => verdict(list, rule.id));
     return row(rule.id, `${cell(rule.title)}${mark}`, ...cells);
   });
-  const count = (list) => Object.keys(list.deviations).length;
-  const totals = DEVICES.map(([name, list]) =>
-    row(name, `${list.device} (${list.seen})`, `${RULES.length - count(list)}`, `${count(list)}`),
-  );
+  const count = (entries = {}) => Object.keys(entries).length;
+  const totals = DEVICES.map(([name, { device, seen, deviations, untestable }]) => {
+    const passed = RULES.length - count(deviations) - count(untestable);
+    return row(name, `${device} (${seen})`, `${passed}`, `${count(deviations)}`, `${count(untestable)}`);
+  });
   const areas = new Set(RULES.map(({ id }) => areaOf(id)));
   const details = DEVICES.map(([name, list]) => {
     const entries = RULES.filter(({ id }) => id in list.deviations).map(({ id, title }) => {
       const { is, because } = list.deviations[id];
       return row(id, cell(title), cell(is), reason(because));
     });
-    return `## ${list.device}\n\n\`--device ${name}\`\n\n${table(['rule', 'requirement', 'seen instead', 'reason'], entries)}\n`;
+    const lacks = Object.entries(list.untestable ?? {}).map(
+      ([id, because]) => `\nNot testable: ${id}, as ${because}\n`,
+    );
+    const known = table(['rule', 'requirement', 'seen instead', 'reason'], entries);
+    return `## ${list.device}\n\n\`--device ${name}\`\n\n${known}\n${lacks.join('')}`;
   });
   return `# Results of roce conform
 
@@ -56,7 +62,7 @@ Results of the ${RULES.length} rules of [roce conform](conform.md), in ${areas.s
 Linux 6.1 without the hostile rules, and of node-roce the first rules and those of the connection manager; the long tier plays every rule against all three. Both fail where a
 device does something else than here. The packets of a deviation: \`roce conform HOST --rule ID -o FOLDER\`.
 
-${table(['device', 'is', 'pass', 'deviate'], totals)}
+${table(['device', 'is', 'pass', 'deviate', 'not testable'], totals)}
 
 ${table(heads, rows)}
 

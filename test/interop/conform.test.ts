@@ -29,6 +29,12 @@ async function kernelLog(): Promise<string[]> {
   return lines.filter((line) => line !== '' && !ORDINARY.test(line));
 }
 
+/** Its library has no ibv_rereg_mr. */
+const TOTALS = /^rxe0: 1[78]\d rules: 1[56]\d pass, \d+ known, 1 not testable$/m;
+
+/** Results that are neither passed nor known, with their reasons. */
+const newsOf = (output: string) => output.replaceAll(/^(pass|known) .*\n( .*\n)*/gm, '');
+
 /** Compiles the agent here, which has a compiler, and starts it in the guest. */
 async function startAgent() {
   const folder = mkdtempSync(join(tmpdir(), 'roce-agent-'));
@@ -101,10 +107,10 @@ test('every rule: nothing that the list has not, and the kernel of the device lo
       ...hostile,
     ]);
     const { code, stdout, stderr } = await tester.exited;
-    const news = stdout.split('\n').filter((line) => !/^(pass|known| )/.test(line));
-    expect(code, `${news.join('\n')}\n${stderr}`).toBe(0);
-    expect(stdout).toMatch(/^rxe0: 1[67]\d rules: 1[45]\d pass, \d+ known$/m);
-    expect(await kernelLog()).toEqual([]);
+    const log = await kernelLog();
+    expect(code, `${newsOf(stdout)}\n${stderr}\n${log.join('\n')}`).toBe(0);
+    expect(stdout).toMatch(TOTALS);
+    expect(log).toEqual([]);
   } finally {
     agent.kill();
   }

@@ -21,6 +21,11 @@
  *     peek    mr off len, poke mr off hex
  *     fail    qp               to the error state
  *     events  wait, counters
+ *     mw      type             a memory window of type 1 or 2; then
+ *     bind    mw qp mr off len access id     it completes as the requests of `send`; drop mw
+ *     rereg   mr access        other rights for a region
+ *     limit   qp count         of the shared receive queue
+ *   mr: other_pd=1 registers it in a second protection domain; the letter b allows windows. send: op=local_inv ends a window, by its rkey.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -41,7 +46,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_MRS = 64, MAX_QPS = 256, MAX_LINE = 1 << 18, MAX_VALUE = 1 << 17, MAX_MR_BYTES = 1 << 24 };
+enum { MAX_MRS = 64, MAX_MWS = 64, MAX_QPS = 256, MAX_LINE = 1 << 18, MAX_VALUE = 1 << 17, MAX_MR_BYTES = 1 << 24 };
 
 /* The longest that a client may leave an answer, and that it may have this program wait. */
 enum { UNREAD_SECONDS = 30, MAX_WAIT_MS = 120000 };
@@ -62,9 +67,11 @@ struct queue_pair {
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
+static struct ibv_pd *other_pd; /* made when it is asked for */
 static struct ibv_cq *cq;
 static struct region regions[MAX_MRS];
 static struct queue_pair qps[MAX_QPS];
+static struct ibv_mw *windows[MAX_MWS];
 static int gid_index = 1;
 static int silent_seconds = 300; /* a client that sends nothing for so long keeps others out */
 static const char *token;
@@ -151,6 +158,7 @@ static int access_of(const char *letters, int fallback)
         case 'w': flags |= IBV_ACCESS_REMOTE_WRITE; break;
         case 'r': flags |= IBV_ACCESS_REMOTE_READ; break;
         case 'a': flags |= IBV_ACCESS_REMOTE_ATOMIC; break;
+        case 'b': flags |= IBV_ACCESS_MW_BIND; break;
         default: break;
         }
     }
@@ -205,10 +213,18 @@ static void make_mr(void)
 {
     size_t size = number_of("size", 65536);
     int access = access_of(text_of("access"), IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_pd *domain = pd;
     unsigned char *bytes;
     size_t k;
     int i = 0;
 
+    if (number_of("other_pd", 0)) {
+        if (!other_pd)
+            other_pd = ibv_alloc_pd(context);
+        if (!other_pd)
+            return refuse("ibv_alloc_pd", errno);
+        domain = other_pd;
+    }
     while (i < MAX_MRS && regions[i].bytes)
         i++;
     if (i == MAX_MRS || size == 0 || size > MAX_MR_BYTES)
@@ -218,7 +234,7 @@ static void make_mr(void)
         return refuse("mmap", errno);
     for (k = 0; k < size; k++)
         bytes[k] = (unsigned char)(k * 7 + (k >> 8));
-    regions[i].mr = ibv_reg_mr(pd, bytes, size, access);
+    regions[i].mr = ibv_reg_mr(domain, bytes, size, access);
     if (!regions[i].mr) {
         int error = errno;
 
@@ -275,11 +291,21 @@ static struct ibv_srq *srq_of(void)
     return ibv_create_srq(pd, &attr);
 }
 
+static void drop_mw(struct ibv_mw **window)
+{
+    if (*window)
+        ibv_dealloc_mw(*window);
+    *window = NULL;
+}
+
 static void drop(void)
 {
     struct queue_pair *pair = qp_of();
     uint64_t mr = number_of("mr", MAX_MRS);
+    uint64_t mw = number_of("mw", MAX_MWS);
 
+    if (mw < MAX_MWS)
+        drop_mw(&windows[mw]);
     if (pair)
         drop_qp(pair);
     if (mr < MAX_MRS)
@@ -444,6 +470,7 @@ static int opcode_of(const char *name)
         { "read", IBV_WR_RDMA_READ },
         { "cas", IBV_WR_ATOMIC_CMP_AND_SWP },
         { "faa", IBV_WR_ATOMIC_FETCH_AND_ADD },
+        { "local_inv", IBV_WR_LOCAL_INV },
     };
     size_t i;
 
@@ -477,6 +504,8 @@ static void post_send(void)
         wr.wr.atomic.rkey = (uint32_t)number_of("rkey", 0);
         wr.wr.atomic.compare_add = number_of("compare_add", 0);
         wr.wr.atomic.swap = number_of("swap", 0);
+    } else if (wr.opcode == IBV_WR_LOCAL_INV) {
+        wr.invalidate_rkey = (uint32_t)number_of("rkey", 0);
     } else if (pair->qp->qp_type == IBV_QPT_UD) {
         /* libibverbs reads it without looking whether there is one. */
         if (!pair->ah)
@@ -494,6 +523,79 @@ static void post_send(void)
         if (error)
             return refuse("ibv_post_send", error);
     }
+    say_ok();
+}
+
+static void make_mw(void)
+{
+    enum ibv_mw_type type = number_of("type", 1) == 2 ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1;
+    int i = 0;
+
+    while (i < MAX_MWS && windows[i])
+        i++;
+    if (i == MAX_MWS)
+        return refuse("mw", ENOMEM);
+    windows[i] = ibv_alloc_mw(pd, type);
+    if (!windows[i])
+        return refuse("ibv_alloc_mw", errno);
+    say("{\"ok\":true,\"mw\":%d,\"rkey\":%u}\n", i, windows[i]->rkey);
+}
+
+static void bind_mw(void)
+{
+    struct queue_pair *pair = qp_of();
+    uint64_t length = number_of("len", 0);
+    uint64_t index = number_of("mw", MAX_MWS);
+    struct region *region = region_of(length);
+    struct ibv_mw *window = index < MAX_MWS ? windows[index] : NULL;
+    struct ibv_mw_bind_info info = { .length = length, .mw_access_flags = (unsigned)access_of(text_of("access"), 0) };
+    int error;
+
+    if (!pair || !region || !window)
+        return refuse("bind", EINVAL);
+    info.mr = region->mr;
+    info.addr = (uintptr_t)region->bytes + number_of("off", 0);
+    if (window->type == IBV_MW_TYPE_1) {
+        struct ibv_mw_bind bind = { .wr_id = number_of("id", 0), .send_flags = IBV_SEND_SIGNALED, .bind_info = info };
+
+        error = ibv_bind_mw(pair->qp, window, &bind);
+    } else {
+        struct ibv_send_wr wr = { .wr_id = number_of("id", 0), .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED };
+        struct ibv_send_wr *bad;
+
+        wr.bind_mw.mw = window;
+        wr.bind_mw.rkey = ibv_inc_rkey(window->rkey);
+        wr.bind_mw.bind_info = info;
+        error = ibv_post_send(pair->qp, &wr, &bad);
+        if (!error)
+            window->rkey = wr.bind_mw.rkey;
+    }
+    if (error)
+        return refuse("bind", error);
+    say("{\"ok\":true,\"rkey\":%u}\n", window->rkey);
+}
+
+static void rereg(void)
+{
+    struct region *region = region_of(0);
+    int error;
+
+    if (!region)
+        return refuse("rereg", EINVAL);
+    error = ibv_rereg_mr(region->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, access_of(text_of("access"), IBV_ACCESS_LOCAL_WRITE));
+    if (error)
+        return refuse("ibv_rereg_mr", errno ? errno : EOPNOTSUPP);
+    say("{\"ok\":true,\"rkey\":%u}\n", region->mr->rkey);
+}
+
+static void limit(void)
+{
+    struct queue_pair *pair = qp_of();
+    struct ibv_srq_attr attr = { .srq_limit = (uint32_t)number_of("count", 0) };
+    int error = pair && pair->srq ? ibv_modify_srq(pair->srq, &attr, IBV_SRQ_LIMIT) : EINVAL;
+
+    if (error)
+        return refuse("ibv_modify_srq", error);
     say_ok();
 }
 
@@ -620,6 +722,8 @@ static void drop_all(void)
     struct ibv_wc wc;
     int i;
 
+    for (i = 0; i < MAX_MWS; i++)
+        drop_mw(&windows[i]);
     for (i = 0; i < MAX_QPS; i++)
         drop_qp(&qps[i]);
     for (i = 0; i < MAX_MRS; i++)
@@ -637,6 +741,7 @@ static void answer(void)
         { "hello", hello }, { "mr", make_mr }, { "qp", make_qp }, { "connect", connect_qp }, { "state", state },
         { "drop", drop }, { "recv", post_recv }, { "send", post_send }, { "poll", poll_cq }, { "peek", peek },
         { "poke", poke }, { "fail", fail_qp }, { "events", events }, { "counters", counters },
+        { "mw", make_mw }, { "bind", bind_mw }, { "rereg", rereg }, { "limit", limit },
     };
     size_t length = strcspn(line, " \r\n");
     size_t i;

@@ -8,10 +8,11 @@
 import { buildPacket, formatIpAddress, icrcV2, type PacketInput, writeIcrc } from '@node-roce/wire';
 import { type CmNumbers, type CmPlaying, CmSession } from './cm-session.ts';
 import { type ConnectionSpec, type Device, Untestable } from './device.ts';
+import type { Playing } from './device-side.ts';
 import { ETHERNET_BYTES, headersBelow, setLengths, sourceOfFrame } from './headers.ts';
 import { type Entry, entryOf, type Line } from './line.ts';
 import { NEEDS, type Need } from './needs.ts';
-import { type Playing, Session } from './session.ts';
+import { Session } from './session.ts';
 
 export interface Waits {
   /** ms without a packet that count as silence. */
@@ -168,12 +169,14 @@ export class Case implements Playing, CmPlaying {
       receives: 0,
       receiveLength: 4096,
       qkey: 0x1111_1111,
+      windows: false,
       state: 'RTS',
       ...options,
     };
     if (spec.receives > 0) this.use('receives');
     if (spec.srq !== undefined) this.use('srq');
     if (spec.state === 'RTR') this.use('rtr');
+    if (spec.windows) this.use('windows');
     if (differs(service, options)) this.use('attributes');
     if (service === 'rc' && options.regionAccess !== undefined) this.use('regions');
     const session = new Session(this, spec, await this.device.connect(spec));

@@ -36,11 +36,30 @@ export interface ConnectionSpec {
   qkey: number;
   /** Receives come from a shared receive queue: one of its own, or that of another connection. */
   srq?: 'own' | DeviceConnection;
+  /** Windows may show parts of the region. */
+  windows: boolean;
   /** The state that the queue pair is left in. */
   state: 'RTR' | 'RTS';
 }
 
-type PostOpcode = 'send' | 'send_imm' | 'write' | 'write_imm' | 'read' | 'cas' | 'faa';
+/** A memory window to bind to a part of the region. */
+export interface WindowSpec {
+  type: 1 | 2;
+  /** In the region. */
+  offset: number;
+  length: number;
+  access: readonly Right[];
+  /** Of the completion. */
+  id?: number;
+}
+
+/** A bound window; the addresses are the region's. */
+export interface Window {
+  readonly rkey: number;
+  free(): Promise<void>;
+}
+
+type PostOpcode = 'send' | 'send_imm' | 'write' | 'write_imm' | 'read' | 'cas' | 'faa' | 'local_inv';
 
 /** A work request for the device's send queue. */
 export interface Post {
@@ -51,6 +70,7 @@ export interface Post {
   /** In the region. */
   offset?: number;
   length?: number;
+  /** local_inv: the key of the window. */
   remote?: { va: bigint; rkey: number };
   immediate?: number;
   solicited?: boolean;
@@ -98,6 +118,15 @@ export interface DeviceConnection {
   fail?(): Promise<void>;
   destroyQp?(): Promise<void>;
   deregister?(): Promise<void>;
+  /** The binding is posted: it has a completion. */
+  bindWindow?(spec: WindowSpec): Promise<Window>;
+  reregister?(access: readonly Right[]): Promise<void>;
+  /** A region with the same rights in another protection domain; it goes with the connection. */
+  foreignRegion?(): Promise<{ va: bigint; rkey: number }>;
+  /** Arms the limit of the shared receive queue. */
+  limitReceives?(limit: number): Promise<void>;
+  /** Events since the last call, by the names of `ibv_event_type_str`; waits up to `ms` for the first one. */
+  events?(ms: number): Promise<string[]>;
   /** Destroys the queue pair and the region, in any state; completions that nobody fetched are forgotten. */
   close(): Promise<void>;
 }

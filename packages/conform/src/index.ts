@@ -10,6 +10,7 @@ export { captureOfCase } from './capture-file.ts';
 export type { Bench, Case, ConnectionOptions, Waits } from './case.ts';
 export type { CmNumbers, CmSession, Heard } from './cm-session.ts';
 export * from './device.ts';
+export { bytes, same } from './device-side.ts';
 export { resultsHtml } from './html.ts';
 export { LISTS } from './known/lists.ts';
 export * from './known.ts';
@@ -41,6 +42,6 @@ export {
 export { type NamedRule, type Rule, type RuleSpec, rule } from './rule.ts';
 export { RULES, rules } from './rules/all.ts';
 export * from './run.ts';
-export { bytes, type PacketOptions, type ReplyOptions, type Session, same } from './session.ts';
+export type { PacketOptions, ReplyOptions, Session } from './session.ts';
 export * from './virtual/bench.ts';
 export { type AcceptFrame, acceptFrame } from './virtual/line.ts';

@@ -15,6 +15,8 @@ export interface KnownList {
   /** Version and date of what the list was made with. */
   seen?: string;
   deviations: Readonly<Record<string, KnownDeviation>>;
+  /** Rules that the device can not be tested for, each with the reason. */
+  untestable?: Readonly<Record<string, string>>;
 }
 
 /** The text of a deviation: the same in each run. */

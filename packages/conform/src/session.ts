@@ -5,7 +5,7 @@
  * - requests to the device: `send`, `write`, `read`, `sendOnly`, `fetchAdd`, `raw`
  * - answers to requests of the device: `acknowledge`, `reply`
  * - packets of the device: `next`, `all`, `collect`; with a judgement: `ack`, `nak`, `silence`, `alive`, `dead`
- * - the device's side: `post`, `receive`, `completions`, `peek`, `poke`, `state`
+ * - the device's side, of `DeviceSide`: `post`, `receive`, `completions`, `peek`, `poke`, `state`
  */
 import {
   AethKind,
@@ -17,25 +17,10 @@ import {
   psnAdd,
   psnDiff,
 } from '@node-roce/wire';
-import type { Completion, ConnectionSpec, DeviceConnection, Post, Receive } from './device.ts';
+import type { ConnectionSpec, DeviceConnection } from './device.ts';
+import { bytes, DeviceSide, type Playing } from './device-side.ts';
 import type { Entry } from './line.ts';
 import { NAK_CODES, nameOfPacket, relative, syndromeText } from './names.ts';
-import type { Need } from './needs.ts';
-
-/** The part of a case that its sessions use. */
-export interface Playing {
-  /** ms, as in `Waits`. */
-  readonly waits: { quiet: number; patience: number };
-  readonly device: { readonly offers: ReadonlySet<string> };
-  use(need: Need): void;
-  want(ok: boolean, text: string): boolean;
-  note(text: string): void;
-  skip(why: string): never;
-  send(packet: PacketInput): Entry;
-  datagram(body: Uint8Array): Entry;
-  wait(done: () => boolean, ms: number): Promise<void>;
-  pass(ms: number): Promise<void>;
-}
 
 /** Fields of a packet that differ from the usual ones. */
 export interface PacketOptions {
@@ -59,29 +44,13 @@ export interface ReplyOptions extends Omit<PacketOptions, 'reth' | 'atomicEth'> 
   msn?: number;
 }
 
-/** `n` bytes that are not all alike. */
-export function bytes(n: number, seed = 1): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from({ length: n }, (_, i) => (i * 13 + seed * 31 + (i >> 8)) & 255);
-}
-
-export const same = (a: Uint8Array, b: Uint8Array): boolean =>
-  a.length === b.length && a.every((byte, i) => byte === b[i]);
-
-/** Whether the device has an ability. */
-function has<K extends keyof DeviceConnection>(
-  connection: DeviceConnection,
-  name: K,
-): connection is DeviceConnection & Required<Pick<DeviceConnection, K>> {
-  return connection[name] !== undefined;
-}
-
 /** A message that the device has sent, up to its last packet. */
 interface SentMessage {
   lastPsn: number;
 }
 
 /** A connection, as a rule sees it. */
-export class Session {
+export class Session extends DeviceSide {
   readonly spec: ConnectionSpec;
   readonly #case: Playing;
   readonly #connection: DeviceConnection;
@@ -94,6 +63,7 @@ export class Session {
   #closed = false;
 
   constructor(t: Playing, spec: ConnectionSpec, connection: DeviceConnection) {
+    super(t, connection);
     this.#case = t;
     this.spec = spec;
     this.#connection = connection;
@@ -434,83 +404,6 @@ export class Session {
     if (!this.#case.device.offers.has('state')) return;
     const state = await this.state();
     this.#case.want(state === 'ERR', `state ${state}, wanted ERR`);
-  }
-
-  // The device's side.
-
-  /** The connection, with a member that not every device has. @throws Untestable */
-  #with<K extends keyof DeviceConnection>(need: Need, name: K): Required<Pick<DeviceConnection, K>> {
-    this.#case.use(need);
-    return has(this.#connection, name) ? this.#connection : this.#case.skip(`the device has no ${name}`);
-  }
-
-  post(opcode: Post['opcode'], options: Omit<Post, 'opcode'> = {}): Promise<void> {
-    return this.#with('post', 'post').post({ opcode, ...options });
-  }
-
-  receive(receive: Receive): Promise<void> {
-    return this.#with('receives', 'receive').receive(receive);
-  }
-
-  completions(want = 1, ms = this.#case.waits.patience): Promise<Completion[]> {
-    return this.#with('completions', 'completions').completions(want, ms);
-  }
-
-  /** The first completions have to be these: `id:status`, in order. */
-  async completed(wanted: readonly string[], of: string, ms?: number): Promise<Completion[]> {
-    const got = await this.completions(wanted.length, ms);
-    const text = got.map(({ id, status }) => `${id}:${status}`).join(', ') || 'none';
-    this.#case.want(text === wanted.join(', '), `${of}: completions ${text}, wanted ${wanted.join(', ')}`);
-    return got;
-  }
-
-  /** No completion may come in `ms`. */
-  async noCompletion(what: string, ms = this.#case.waits.quiet): Promise<void> {
-    const got = await this.completions(1, ms);
-    const text = got.map(({ id, status }) => `${id}:${status}`).join(', ');
-    this.#case.want(got.length === 0, `${what}: completed ${text}`);
-  }
-
-  /** Errors may come, no success. */
-  async noSuccess(what: string, ms = this.#case.waits.quiet): Promise<void> {
-    const got = await this.completions(1, ms);
-    this.#case.want(!got.some(({ status }) => status === 'SUCCESS'), `${what}: completed with success`);
-    this.#case.note(`${what}: ${got.length === 0 ? 'ignored' : got[0].status}`);
-  }
-
-  peek(offset: number, length: number): Promise<Uint8Array> {
-    return this.#with('memory', 'peek').peek(offset, length);
-  }
-
-  poke(offset: number, data: Uint8Array): Promise<void> {
-    return this.#with('memory', 'poke').poke(offset, data);
-  }
-
-  /** The region has to hold these bytes. */
-  async holds(offset: number, data: Uint8Array, what: string): Promise<void> {
-    this.#case.want(same(await this.peek(offset, data.length), data), what);
-  }
-
-  /** The little-endian value at an offset. */
-  async peekU64(offset: number): Promise<bigint> {
-    const b = await this.peek(offset, 8);
-    return new DataView(b.buffer, b.byteOffset, 8).getBigUint64(0, true);
-  }
-
-  state(): Promise<string> {
-    return this.#with('state', 'state').state();
-  }
-
-  fail(): Promise<void> {
-    return this.#with('fail', 'fail').fail();
-  }
-
-  destroyQp(): Promise<void> {
-    return this.#with('destroy', 'destroyQp').destroyQp();
-  }
-
-  deregister(): Promise<void> {
-    return this.#with('deregister', 'deregister').deregister();
   }
 
   /**

@@ -11,6 +11,7 @@ import {
   type SimQp,
   type SimQpOptions,
   type SimRegion,
+  type SimWindow,
 } from '@node-roce/sim';
 import { opcodeInfo } from '@node-roce/wire';
 import type { AcceptFrame } from '../src/virtual/line.ts';
@@ -48,6 +49,9 @@ export interface Mutant {
   access?(bits: number): number;
   /** A shared receive queue that was just made. */
   shared?(srq: ModelSrq): void;
+  /** The type that a window has in truth. */
+  windowType?: 1 | 2;
+  keepsWindows?: boolean;
   keepsRegions?: boolean;
   keepsQueuePairs?: boolean;
   /** A packet as bytes, before anything was looked at. */
@@ -140,6 +144,14 @@ export class BrokenDevice extends ListeningModel {
 
   override deregister(region: SimRegion): void {
     if (!this.#mutant.keepsRegions) super.deregister(region);
+  }
+
+  override allocWindow(type: 1 | 2): SimWindow {
+    return super.allocWindow(this.#mutant.windowType ?? type);
+  }
+
+  override freeWindow(window: SimWindow): void {
+    if (!this.#mutant.keepsWindows) super.freeWindow(window);
   }
 
   override register(bytes: Uint8Array<ArrayBuffer>, access: number): SimRegion {

@@ -1,6 +1,13 @@
 /** Known deviations of devices, by the name for `--device`. Each has its reason; where to look for more stands there. */
 import type { KnownList } from '../known.ts';
 
+const OUTSIDE_OF_WINDOW =
+  'one byte past its end: wanted NAK 0x62 (access) psn+2, got ACK packet psn+2 ACK | one byte before it: wanted NAK 0x62 (access) psn+2, got ACK packet psn+2 ACK';
+
+const UNTESTABLE: KnownList['untestable'] = {
+  'KEY-11': 'its library has no ibv_rereg_mr.',
+};
+
 /** rdma_rxe of Linux 6.1 and 6.12. */
 const RXE: KnownList['deviations'] = {
   'DUP-05': {
@@ -55,6 +62,16 @@ const RXE: KnownList['deviations'] = {
   'LEN-16': {
     is: 'request: wanted NAK 0x61 (invalid) psn+1, got ACK packet psn+1 NAK 0x63 (operational) | the receive: completions 1:LOC_QP_OP_ERR, wanted 1:LOC_LEN_ERR',
     because: 'docs/quirks.md, shortReceiveIsOperationalError: NAK 0x63 and LOC_QP_OP_ERR.',
+  },
+  'KEY-12': {
+    is: OUTSIDE_OF_WINDOW,
+    because:
+      'docs/quirks.md, windowBoundsNotChecked: the range is compared with the region behind the window.',
+  },
+  'KEY-14': {
+    is: OUTSIDE_OF_WINDOW,
+    because:
+      'docs/quirks.md, windowBoundsNotChecked: the range is compared with the region behind the window.',
   },
   'TMO-01': {
     is: 'repeated before T',
@@ -118,11 +135,13 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
         because: 'a datagram that does not fit ends the queue pair; Linux 6.12 drops it.',
       },
     },
+    untestable: UNTESTABLE,
   },
   'rxe-6.12': {
     device: 'rdma_rxe of Linux 6.12',
     seen: 'Debian 6.12.118-1, 28 November 2026',
     deviations: RXE,
+    untestable: UNTESTABLE,
   },
   'node-roce': {
     device: 'node-roce',

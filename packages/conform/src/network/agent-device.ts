@@ -11,6 +11,8 @@ import {
   type Receive,
   type Right,
   Untestable,
+  type Window,
+  type WindowSpec,
 } from '../device.ts';
 import type { Need } from '../needs.ts';
 import { type Agent, Refused } from './agent.ts';
@@ -69,6 +71,10 @@ const OFFERS: readonly Need[] = [
   'destroy',
   'deregister',
   'rtr',
+  'windows',
+  'reregister',
+  'domains',
+  'events',
 ];
 
 /** Receives that a connection is opened with have ids from here on. */
@@ -83,15 +89,25 @@ class AgentConnection implements DeviceConnection {
   readonly qpn: number;
   readonly psn: number;
   readonly va: bigint;
-  readonly rkey: number;
+  rkey: number;
   readonly #agent: Agent;
   readonly #ids: Ids;
+  readonly #spec: ConnectionSpec;
+  /** Numbers of windows, and of further regions. */
+  readonly #windows = new Set<number>();
+  readonly #others: number[] = [];
   #qp = true;
   #mr = true;
 
-  constructor(agent: Agent, ids: Ids, place: { qpn: number; psn: number; va: bigint; rkey: number }) {
+  constructor(
+    agent: Agent,
+    ids: Ids,
+    spec: ConnectionSpec,
+    place: { qpn: number; psn: number; va: bigint; rkey: number },
+  ) {
     this.#agent = agent;
     this.#ids = ids;
+    this.#spec = spec;
     this.qpn = place.qpn;
     this.psn = place.psn;
     this.va = place.va;
@@ -172,7 +188,54 @@ class AgentConnection implements DeviceConnection {
     this.#mr = false;
   }
 
+  /** A request of memory management, which devices may lack. @throws Untestable */
+  async #ask(verb: string, values: Readonly<Record<string, unknown>>) {
+    try {
+      return await this.#agent.call(verb, values);
+    } catch (error) {
+      throw isLack(error) ? new Untestable(`the device refuses it: ${error.message}`) : error;
+    }
+  }
+
+  async bindWindow({ type, offset, length, access, id }: WindowSpec): Promise<Window> {
+    const mw = Number((await this.#ask('mw', { type })).mw);
+    this.#windows.add(mw);
+    const range = { off: offset, len: length, access: lettersOf(access), id };
+    const { rkey } = await this.#ask('bind', { ...this.#ids, mw, ...range });
+    return {
+      rkey: Number(rkey),
+      free: async () => {
+        if (this.#windows.delete(mw)) await this.#agent.call('drop', { mw });
+      },
+    };
+  }
+
+  async reregister(access: readonly Right[]): Promise<void> {
+    const { rkey } = await this.#ask('rereg', { mr: this.#ids.mr, access: `l${lettersOf(access)}` });
+    this.rkey = Number(rkey);
+  }
+
+  async foreignRegion(): Promise<{ va: bigint; rkey: number }> {
+    const access = `l${lettersOf(this.#spec.regionAccess)}`;
+    const { mr, addr, rkey } = await this.#ask('mr', { size: this.#spec.size, access, other_pd: 1 });
+    this.#others.push(Number(mr));
+    return { va: BigInt(String(addr)), rkey: Number(rkey) };
+  }
+
+  async limitReceives(limit: number): Promise<void> {
+    // Forgets the events of the connections before.
+    await this.events(0);
+    await this.#ask('limit', { qp: this.#ids.qp, count: limit });
+  }
+
+  async events(ms: number): Promise<string[]> {
+    const answer = await this.#agent.call('events', { wait: Math.round(ms) }, ms);
+    return answer.events as string[];
+  }
+
   async close(): Promise<void> {
+    for (const mw of this.#windows) await this.#agent.call('drop', { mw });
+    for (const mr of this.#others) await this.#agent.call('drop', { mr });
     await this.destroyQp();
     await this.deregister();
     await this.#agent.call('poll', { want: 0 });
@@ -215,7 +278,8 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
   const { ok: _, agent: __, ...facts } = await agent.call('hello', { token });
   const info: DeviceInfo = { ...(facts as DeviceInfo), name: String(facts.device) };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
-    const region = await agent.call('mr', { size: spec.size, access: `l${lettersOf(spec.regionAccess)}` });
+    const access = `l${lettersOf(spec.regionAccess)}${spec.windows ? 'b' : ''}`;
+    const region = await agent.call('mr', { size: spec.size, access });
     const mr = Number(region.mr);
     let qp: number | undefined;
     try {
@@ -230,16 +294,12 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
       if (spec.srq !== undefined && pair.srq !== true)
         throw new Untestable('the agent has no shared receive queues');
       await open(agent, { mr, qp }, spec);
-      return new AgentConnection(
-        agent,
-        { mr, qp },
-        {
-          qpn: Number(pair.qpn),
-          psn: spec.devicePsn,
-          va: BigInt(String(region.addr)),
-          rkey: Number(region.rkey),
-        },
-      );
+      return new AgentConnection(agent, { mr, qp }, spec, {
+        qpn: Number(pair.qpn),
+        psn: spec.devicePsn,
+        va: BigInt(String(region.addr)),
+        rkey: Number(region.rkey),
+      });
     } catch (error) {
       // The agent has room for 64 regions.
       if (qp !== undefined) await agent.call('drop', { qp }).catch(() => {});

@@ -1,7 +1,7 @@
 /** ACKs, MSNs and credits of the responder, and how the requester takes ACKs (IBTA vol 1 §9.7.5.1, §9.7.7). */
+import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { rule } from '../rule.ts';
-import { bytes } from '../session.ts';
 
 const msnOf = (entry: Entry | undefined): number | undefined => entry?.packet?.extensions.aeth?.msn;
 

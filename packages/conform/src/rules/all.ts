@@ -15,6 +15,7 @@ import { sequenceRules } from './sequence.ts';
 import { sharedRules } from './shared.ts';
 import { stateRules } from './states.ts';
 import { unreliableRules } from './unreliable.ts';
+import { windowRules } from './windows.ts';
 
 export const RULES: readonly Rule[] = [
   ...psnRules,
@@ -27,6 +28,7 @@ export const RULES: readonly Rule[] = [
   ...headerRules,
   ...lengthRules,
   ...keyRules,
+  ...windowRules,
   ...stateRules,
   ...requesterRules,
   ...readRules,

@@ -1,7 +1,7 @@
 /** Atomics, at the responder and at the requester (IBTA vol 1 §9.4.5, §9.7.5.1.5). */
+import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { rule } from '../rule.ts';
-import { bytes } from '../session.ts';
 
 const originalOf = (entry: Entry | undefined): bigint | undefined =>
   entry?.packet?.extensions.atomicAckEth?.original;

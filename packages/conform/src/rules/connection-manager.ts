@@ -2,9 +2,9 @@
 import { AethKind, aethKind, type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import type { Case } from '../case.ts';
 import type { CmSession, Heard } from '../cm-session.ts';
+import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { type RuleSpec, rule } from '../rule.ts';
-import { bytes } from '../session.ts';
 
 type Spec = Omit<RuleSpec, 'needs'>;
 

@@ -1,8 +1,9 @@
 /** Repeated requests (IBTA vol 1 §9.7.5.1.5): answered, and not executed. */
 import type { Case } from '../case.ts';
+import { bytes, same } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { rule } from '../rule.ts';
-import { bytes, type Session, same } from '../session.ts';
+import type { Session } from '../session.ts';
 
 const SECTION = '9.7.5.1.5';
 

@@ -1,6 +1,7 @@
 /** Headers from IP to BTH, the ICRC, and ECN (IBTA vol 1 §9.2, §9.6.1, annex A17). */
+import { bytes, same } from '../device-side.ts';
 import { type Rule, rule } from '../rule.ts';
-import { bytes, type PacketOptions, same } from '../session.ts';
+import type { PacketOptions } from '../session.ts';
 
 const DROPPED = 'It is not for this queue pair: an answer would let a stray packet disturb a connection.';
 

@@ -1,6 +1,6 @@
 /** Remote keys, regions, and what a queue pair allows (IBTA vol 1 §9.7.4.1.3 … .5). */
+import { bytes, same } from '../device-side.ts';
 import { type Rule, type RuleSpec, rule } from '../rule.ts';
-import { bytes, same } from '../session.ts';
 
 const REACH = 'A peer must not reach memory that was not opened to it.';
 const ALLOW = 'The program chose what its peer may do.';

@@ -1,8 +1,9 @@
 /** Lengths of packets and messages (IBTA vol 1 §9.7.4.1.6). */
 import type { Case } from '../case.ts';
+import { bytes, same } from '../device-side.ts';
 import type { Need } from '../needs.ts';
 import { type Rule, type RuleSpec, rule } from '../rule.ts';
-import { bytes, type Session, same } from '../session.ts';
+import type { Session } from '../session.ts';
 
 const SECTION = '9.7.4.1.6';
 

@@ -1,6 +1,7 @@
 /** PSNs and the NAK of a gap (IBTA vol 1 §9.7.2, §9.7.4.1.1). */
+import { bytes, same } from '../device-side.ts';
 import { rule } from '../rule.ts';
-import { bytes, type Session, same } from '../session.ts';
+import type { Session } from '../session.ts';
 
 export const psnRules = [
   rule(

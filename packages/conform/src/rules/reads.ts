@@ -1,8 +1,9 @@
 /** READ at the requester (IBTA vol 1 §9.7.5.1.4, §9.9.2). */
 import { ackTimeoutMicroseconds } from '@node-roce/wire';
+import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { rule } from '../rule.ts';
-import { bytes, type Session } from '../session.ts';
+import type { Session } from '../session.ts';
 
 /** The memory that the device reads, and where it puts the bytes. */
 const REMOTE = { va: 0x1_0000n, rkey: 5 };

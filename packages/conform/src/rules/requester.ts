@@ -1,8 +1,9 @@
 /** The requester of a reliable connection: packets of a message, timers, NAKs (IBTA vol 1 §9.7.3, §9.7.6, §9.9.2). */
 import { ackTimeoutMicroseconds } from '@node-roce/wire';
+import { same } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { type Rule, rule } from '../rule.ts';
-import { type Session, same } from '../session.ts';
+import type { Session } from '../session.ts';
 
 /** 4.096 µs · 2^code, in ms. */
 const timeoutOf = (code: number): number => ackTimeoutMicroseconds(code) / 1000;

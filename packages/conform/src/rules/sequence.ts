@@ -1,6 +1,6 @@
 /** The order of opcodes in a message, and reserved opcodes (IBTA vol 1 §9.7.4.1.2, §9.7.4.1.3). */
+import { bytes } from '../device-side.ts';
 import { rule } from '../rule.ts';
-import { bytes } from '../session.ts';
 
 const SECTION = '9.7.4.1.2';
 const MESSAGE = 'Executed, it would put bytes of one message into the memory of another.';

@@ -1,7 +1,8 @@
 /** Shared receive queues (IBTA vol 1 §10.2.9). */
 import type { Case } from '../case.ts';
+import { bytes } from '../device-side.ts';
 import { rule } from '../rule.ts';
-import { bytes, type Session } from '../session.ts';
+import type { Session } from '../session.ts';
 
 /** Two connections with one shared receive queue. */
 async function sharing(t: Case): Promise<readonly [Session, Session]> {
@@ -15,6 +16,9 @@ async function takes(s: Session, n: number, id: number): Promise<void> {
   await s.ack(n, `SEND ${id}`);
   await s.completed([`${id}:SUCCESS`], `SEND ${id}`);
 }
+
+/** The name of `ibv_event_type_str`. */
+const LIMIT_REACHED = 'SRQ limit reached';
 
 export const sharedRules = [
   rule(
@@ -65,6 +69,54 @@ export const sharedRules = [
       await takes(second, 0, 2);
       await takes(second, 1, 3);
       await takes(first, 1, 4);
+    },
+  ),
+  rule(
+    'SRQ-02',
+    {
+      title: 'the limit of an SRQ raises one event, with the receive that leaves fewer',
+      section: '10.2.9.1',
+      needs: ['rc', 'receives', 'srq', 'completions', 'events'],
+      text: 'A server posts receives again when the event comes: without it, it runs out; with many, it does nothing else.',
+    },
+    async (t) => {
+      const s = await t.rc({ srq: 'own' });
+      for (const id of [1, 2, 3, 4]) await s.receive({ id, offset: id * 64, length: 64 });
+      await s.limitReceives(3);
+      await takes(s, 0, 1);
+      t.want((await s.events(60)).length === 0, 'three receives left, limit 3: an event');
+      await takes(s, 1, 2);
+      const events = await s.events();
+      t.want(
+        events.join() === LIMIT_REACHED,
+        `two receives left, limit 3: ${events.join(', ') || 'no event'}, wanted ${LIMIT_REACHED}`,
+      );
+      await takes(s, 2, 3);
+      t.want((await s.events(60)).length === 0, 'one receive left: a second event');
+    },
+  ),
+  rule(
+    'SRQ-04',
+    {
+      title: 'the limit of an SRQ raises an event again when it was set again',
+      section: '10.2.9.1',
+      needs: ['rc', 'receives', 'srq', 'completions', 'events'],
+      text: 'A server sets the limit each time that it posted receives.',
+    },
+    async (t) => {
+      const s = await t.rc({ srq: 'own' });
+      for (const n of [0, 1]) {
+        for (const id of [1, 2]) await s.receive({ id, offset: id * 64, length: 64 });
+        await s.limitReceives(2);
+        await takes(s, 2 * n, 1);
+        const events = await s.events();
+        const of = n === 0 ? 'the first time' : 'set again';
+        t.want(
+          events.join() === LIMIT_REACHED,
+          `${of}: ${events.join(', ') || 'no event'}, wanted ${LIMIT_REACHED}`,
+        );
+        await takes(s, 2 * n + 1, 2);
+      }
     },
   ),
 ];

@@ -1,7 +1,8 @@
 /** States of a queue pair (IBTA vol 1 §10.3.1), and packets that are no packets. */
 import { encodeBth, psnAdd } from '@node-roce/wire';
+import { bytes } from '../device-side.ts';
 import { rule } from '../rule.ts';
-import { bytes, type Session } from '../session.ts';
+import type { Session } from '../session.ts';
 
 const ROBUST = 'Any host that can reach the port can send it.';
 

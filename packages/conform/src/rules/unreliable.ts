@@ -1,7 +1,7 @@
 /** Unreliable connections and datagrams (IBTA vol 1 §9.8). */
 import { formatIpAddress } from '@node-roce/wire';
+import { bytes, same } from '../device-side.ts';
 import { rule } from '../rule.ts';
-import { bytes, same } from '../session.ts';
 
 const UNANSWERED = 'The sender listens to no answer; messages get lost, and the connection goes on.';
 

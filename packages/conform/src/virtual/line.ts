@@ -70,7 +70,10 @@ export class VirtualLine implements Line, SimHost {
 
   async wait(done: () => boolean, ms: number): Promise<void> {
     const end = this.#network.now + ms * 1000;
-    if (!this.#network.run(done, end)) this.#network.now = end;
+    if (this.#network.run(done, end)) return;
+    this.#network.now = end;
+    // A window may have been bound, which takes no packet.
+    done();
   }
 
   receive(packets: SimPacket[], now: number): void {

@@ -1,6 +1,14 @@
 /** A queue pair of a simulated adapter, as a connection of a device under test. */
-import type { ModelCompletion, ModelOpcode, SimQp, SimRegion, SimSrq } from '@node-roce/sim';
-import type { Completion, ConnectionSpec, DeviceConnection, Post, Receive } from '../device.ts';
+import type {
+  ModelCompletion,
+  ModelOpcode,
+  SimDevice,
+  SimQp,
+  SimRegion,
+  SimSrq,
+  SimWindow,
+} from '@node-roce/sim';
+import type { Completion, ConnectionSpec, DeviceConnection, Post, Receive, WindowSpec } from '../device.ts';
 import type { VirtualLine } from './line.ts';
 
 const OPCODES: Readonly<Record<Post['opcode'], ModelOpcode>> = {
@@ -11,10 +19,20 @@ const OPCODES: Readonly<Record<Post['opcode'], ModelOpcode>> = {
   read: 'RDMA_READ',
   cas: 'ATOMIC_CMP_AND_SWP',
   faa: 'ATOMIC_FETCH_AND_ADD',
+  local_inv: 'LOCAL_INV',
 };
 
 /** Receives that a connection is opened with have ids from here on. */
 const FIRST_RECEIVE = 1000;
+
+type SimEvent = ReturnType<SimDevice['pollEvents']>[number];
+
+/** The names of `ibv_event_type_str`. */
+const EVENTS: Readonly<Record<SimEvent, string>> = {
+  SRQ_LIMIT_REACHED: 'SRQ limit reached',
+  QP_LAST_WQE_REACHED: 'last WQE reached',
+  SQ_DRAINED: 'send queue drained',
+};
 
 /** Memory that the tester may look into, and the key that opens it. */
 export type Region = Pick<SimRegion, 'bytes' | 'rkey' | 'base'>;
@@ -24,9 +42,9 @@ export class SimConnection implements DeviceConnection {
   readonly psn: number;
   readonly #qp: SimQp;
   readonly #line: VirtualLine;
-  readonly #region: Region;
+  #region: Region;
   /** Where requests and receives are, if not in the arena. */
-  readonly #own: SimRegion | undefined;
+  #own: SimRegion | undefined;
   readonly #spec: ConnectionSpec;
   readonly srq: SimSrq | undefined;
 
@@ -89,7 +107,8 @@ export class SimConnection implements DeviceConnection {
         immediate: post.immediate,
         compareAdd: post.compareAdd,
         swap: post.swap,
-        ...(opcode.startsWith('send')
+        ...(opcode === 'local_inv' ? { invalidateRkey: post.remote?.rkey } : {}),
+        ...(opcode.startsWith('send') || opcode === 'local_inv'
           ? {}
           : { remoteAddress: post.remote?.va ?? 0n, rkey: post.remote?.rkey ?? 0 }),
         ...(post.qkey === undefined
@@ -119,6 +138,34 @@ export class SimConnection implements DeviceConnection {
 
   async poke(offset: number, bytes: Uint8Array): Promise<void> {
     this.#region.bytes.set(bytes, offset);
+  }
+
+  /** The region, if it is not the arena. */
+  get own(): SimRegion {
+    return this.#own!;
+  }
+
+  /** The same memory, registered anew. */
+  moveTo(region: SimRegion): void {
+    this.#region = region;
+    this.#own = region;
+  }
+
+  /** Posts the binding of a window to a part of the region. */
+  bind({ offset, length, id = 0 }: WindowSpec, window: SimWindow, rkey: number, access: number): void {
+    const bind = { window, rkey, region: this.own, offset, length, access };
+    this.#qp.postSend({ wrId: id, opcode: 'BIND_MW', offset: 0, length: 0, signaled: true, bind });
+  }
+
+  /** Waits for an event at most `ms`. */
+  async eventsOf(poll: () => SimEvent[], ms: number): Promise<string[]> {
+    let got: SimEvent[] = [];
+    const some = () => {
+      got = poll();
+      return got.length > 0;
+    };
+    if (!some()) await this.#line.wait(some, ms);
+    return got.map((event) => EVENTS[event]);
   }
 
   async fail(): Promise<void> {

@@ -5,6 +5,7 @@ import {
   type EndpointFactory,
   ModelAccess,
   type SimDevice,
+  type SimWindow,
 } from '@node-roce/sim';
 import { gidFromText } from '@node-roce/wire';
 import {
@@ -13,6 +14,8 @@ import {
   type DeviceConnection,
   type Right,
   Untestable,
+  type Window,
+  type WindowSpec,
 } from '../device.ts';
 import type { Need } from '../needs.ts';
 import { DEVICE, type VirtualLine } from './line.ts';
@@ -25,6 +28,9 @@ const RIGHTS: Readonly<Record<Right, number>> = {
 };
 
 const bitsOf = (rights: readonly Right[]): number => rights.reduce((bits, right) => bits | RIGHTS[right], 0);
+
+const bitsOfRegion = ({ windows }: ConnectionSpec, rights: readonly Right[]): number =>
+  ModelAccess.LOCAL_WRITE | (windows ? ModelAccess.MW_BIND : 0) | bitsOf(rights);
 
 const BOTH: readonly Need[] = [
   'rc',
@@ -75,29 +81,64 @@ export function adapterDevice(
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const bytes = new Uint8Array(spec.size);
     fill(bytes);
-    const region = adapter.register(bytes, ModelAccess.LOCAL_WRITE | bitsOf(spec.regionAccess));
+    const region = adapter.register(bytes, bitsOfRegion(spec, spec.regionAccess));
     const service = ({ rc: 'RC', uc: 'UC', ud: 'UD' } as const)[spec.service];
     const srq = spec.srq === 'own' ? adapter.createSrq() : (spec.srq as SimConnection | undefined)?.srq;
     const qp = adapter.createQp({ service, psn: spec.devicePsn, qkey: spec.qkey, srq });
     qp.connect(peerOf(spec), attributesOf(spec));
     const connection = new SimConnection(line, qp, region, true, spec, srq);
     connection.postFirstReceives();
+    const windows = new Set<SimWindow>();
     let open = true;
     const destroyQp = async () => {
       if (open) adapter.destroyQp(qp);
       open = false;
     };
-    const deregister = async () => adapter.deregister(region);
+    const deregister = async () => adapter.deregister(connection.own);
     return Object.assign(connection, {
       destroyQp,
       deregister,
+      async bindWindow(bind: WindowSpec): Promise<Window> {
+        const window = adapter.allocWindow(bind.type);
+        windows.add(window);
+        // The program chooses the low 8 bits.
+        const rkey = ((window.rkey & ~0xff) | ((window.rkey + 1) & 0xff)) >>> 0;
+        connection.bind(bind, window, rkey, bitsOf(bind.access));
+        return {
+          rkey,
+          free: async () => {
+            if (windows.delete(window)) adapter.freeWindow(window);
+          },
+        };
+      },
+      async reregister(access: readonly Right[]): Promise<void> {
+        await deregister();
+        connection.moveTo(adapter.register(bytes, bitsOfRegion(spec, access)));
+      },
+      limitReceives: async (limit: number) => {
+        adapter.pollEvents();
+        srq?.setLimit(limit);
+      },
+      events: (ms: number) => connection.eventsOf(() => adapter.pollEvents(), ms),
       close: async () => {
+        for (const window of windows) adapter.freeWindow(window);
         await destroyQp();
         await deregister();
       },
     });
   };
-  const offers = new Set<Need>([...BOTH, 'uc', 'ud', 'srq', 'regions', 'destroy', 'deregister']);
+  const offers = new Set<Need>([
+    ...BOTH,
+    'uc',
+    'ud',
+    'srq',
+    'regions',
+    'destroy',
+    'deregister',
+    'windows',
+    'reregister',
+    'events',
+  ]);
   if (serviceId === undefined) return { info: { name }, offers, connect };
   return { info: { name }, offers: offers.add('listener'), connect, listener: { serviceId } };
 }

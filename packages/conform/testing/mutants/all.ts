@@ -6,6 +6,7 @@ import { requesterMutants } from './requester.ts';
 import { responderMutants } from './responder.ts';
 import { sharedMutants } from './shared.ts';
 import { unreliableMutants } from './unreliable.ts';
+import { windowMutants } from './windows.ts';
 
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...responderMutants,
@@ -13,11 +14,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...requesterMutants,
   ...headerMutants,
   ...sharedMutants,
+  ...windowMutants,
   ...unreliableMutants,
   ...connectionManagerMutants,
 };
 
 /** Rules that no mutant of the model can break, with the reason. */
 export const WITHOUT_MUTANT: Readonly<Record<string, string>> = {
+  'KEY-09': 'the model has one protection domain',
   'STA-06': 'a queue pair of the model goes from RESET to RTS in one step',
 };

@@ -35,5 +35,37 @@ export const sharedMutants: Readonly<Record<string, Mutant>> = {
       };
     },
   },
+  'the limit of an SRQ raises nothing': {
+    seenBy: ['SRQ-02', 'SRQ-04'],
+    shared: (srq) => {
+      srq.setLimit = () => {};
+    },
+  },
+  'the limit of an SRQ raises one event in a life': {
+    seenBy: ['SRQ-04'],
+    shared: (srq) => {
+      const setLimit = srq.setLimit.bind(srq);
+      let isSet = false;
+      srq.setLimit = (limit) => {
+        if (!isSet) setLimit(limit);
+        isSet = true;
+      };
+    },
+  },
+  'the limit of an SRQ raises an event with each receive': {
+    seenBy: ['SRQ-02'],
+    shared: (srq) => {
+      srq.setLimit = (limit) => {
+        Object.defineProperty(srq.queue, 'limit', { get: () => limit, set: () => {} });
+      };
+    },
+  },
+  'the limit of an SRQ raises its event one receive too early': {
+    seenBy: ['SRQ-02'],
+    shared: (srq) => {
+      const setLimit = srq.setLimit.bind(srq);
+      srq.setLimit = (limit) => setLimit(limit + 1);
+    },
+  },
   'a queue pair that fails takes the receives of its SRQ': takesAlong(),
 };
