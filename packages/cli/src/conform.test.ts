@@ -105,6 +105,16 @@ test('by the connection manager: its rules, and no others', async () => {
   expect((await conform('--rule', 'CM-01')).out).toContain('1 rules: 1 pass');
 });
 
+test('rules that wait for long are played with --slow only', async () => {
+  expect(await conform('--rule', 'TMO-18')).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('--slow'),
+  });
+  expect((await conform('--rule', 'TMO-18', '--slow')).out).toContain('1 rules: 1 pass');
+  expect((await conform('--rule', 'TMO')).out).not.toContain('TMO-18');
+  expect((await conform('--list', '--rule', 'TMO-18')).out).toContain('must; slow; needs');
+});
+
 test('a run without a rule is not passed', async () => {
   expect(await conform('--rule', 'ROB-01')).toMatchObject({
     code: 2,

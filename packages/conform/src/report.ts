@@ -40,8 +40,13 @@ export function caseText(result: Result): string {
 }
 
 /** The description of a rule. */
-export function ruleText({ id, title, section, needs, should, hostile, text }: NamedRule): string {
-  const marks = [should ? 'should' : 'must', ...(hostile ? ['hostile'] : []), `needs ${needs.join(', ')}`];
+export function ruleText({ id, title, section, needs, should, hostile, slow, text }: NamedRule): string {
+  const marks = [
+    should ? 'should' : 'must',
+    ...(hostile ? ['hostile'] : []),
+    ...(slow ? ['slow'] : []),
+    `needs ${needs.join(', ')}`,
+  ];
   return `${id}  ${title}\n        ${section}; ${marks.join('; ')}\n        ${text}`;
 }
 

@@ -17,7 +17,7 @@ export interface RuleSpec {
   first?: boolean;
   /** May stop a device that is not robust. */
   hostile?: boolean;
-  /** Takes seconds on real sockets. */
+  /** Takes many seconds on real sockets. */
   slow?: boolean;
 }
 

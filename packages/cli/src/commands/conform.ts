@@ -40,6 +40,7 @@ interface Given extends CaptureChoices {
   list?: boolean;
   first?: boolean;
   hostile?: boolean;
+  slow?: boolean;
   device?: string;
   learn?: string;
   repeat: number;
@@ -119,14 +120,17 @@ function isOfWay({ needs }: Rule, { via, list, rule }: Given): boolean {
 }
 
 function chosenRules(given: Given): Rule[] {
-  const { rule, first, hostile } = given;
+  const { rule, first, hostile, slow, list } = given;
   const chosen = named(rule)
     .filter((each) => isOfWay(each, given))
     .filter((each) => !first || each.first)
-    .filter((each) => hostile || !each.hostile);
+    .filter((each) => hostile || !each.hostile)
+    .filter((each) => slow || list || !each.slow);
   // With exit code 0 they would count as passed.
   if (chosen.length === 0)
-    throw new UsageError(`no rule to play: ${rule} needs --hostile, or is not among the --first ones`);
+    throw new UsageError(
+      `no rule to play: ${rule} needs --hostile or --slow, or is not among the --first ones`,
+    );
   return chosen;
 }
 

@@ -44,6 +44,7 @@ const options: readonly OptionSpec[] = [
       'Also count deviations from rules marked should: their reading is disputed, or the harm is small',
   },
   { flags: '--hostile', summary: 'Also test rules that may stop a device that is not robust' },
+  { flags: '--slow', summary: 'Also test rules that wait for many seconds: about half a minute more' },
   {
     flags: '--device <list>',
     summary: 'List of known deviations: a name that --list shows, or a file that --learn wrote',

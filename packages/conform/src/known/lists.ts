@@ -171,6 +171,16 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
         because: 'docs/architecture.md: probes ask again after two round trips, without a retry.',
         sometimes: true,
       },
+      'TMO-18': {
+        is: 'repeated before T',
+        because: 'docs/architecture.md: probes ask again after two round trips, without a retry.',
+        sometimes: true,
+      },
+      'TMO-19': {
+        is: 'repeated before T',
+        because: 'docs/architecture.md: probes ask again after two round trips, without a retry.',
+        sometimes: true,
+      },
     },
   },
 };

@@ -1,6 +1,7 @@
 /** The rules, in the order in which they are listed and played. */
 import type { Rule } from '../rule.ts';
 import { ackRules } from './acks.ts';
+import { alternatePathRules } from './alternate-paths.ts';
 import { atomicRules } from './atomics.ts';
 import { connectionManagerRules } from './connection-manager.ts';
 import { duplicateRules } from './duplicates.ts';
@@ -13,6 +14,7 @@ import { requesterRules } from './requester.ts';
 import { rnrRules } from './rnr.ts';
 import { sequenceRules } from './sequence.ts';
 import { sharedRules } from './shared.ts';
+import { slowRules } from './slow.ts';
 import { stateRules } from './states.ts';
 import { unreliableRules } from './unreliable.ts';
 import { windowRules } from './windows.ts';
@@ -34,6 +36,8 @@ export const RULES: readonly Rule[] = [
   ...readRules,
   ...unreliableRules,
   ...connectionManagerRules,
+  ...alternatePathRules,
+  ...slowRules,
 ];
 
 const areaOf = (id: string): string => id.slice(0, id.indexOf('-'));

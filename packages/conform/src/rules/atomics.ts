@@ -112,7 +112,6 @@ export const atomicRules = [
       section: '9.7.5.1.5',
       needs: ['rc', 'post', 'completions', 'memory'],
       text: 'The responder finds the saved result by the PSN.',
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 15 });

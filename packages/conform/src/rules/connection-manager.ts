@@ -1,10 +1,11 @@
 /** The connection manager (IBTA vol 1 ch. 12, annex A11), against any service that accepts connections. */
-import { AethKind, aethKind, type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
+import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import type { Case } from '../case.ts';
 import type { CmSession, Heard } from '../cm-session.ts';
 import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { type RuleSpec, rule } from '../rule.ts';
+import { isTaken } from './service.ts';
 
 type Spec = Omit<RuleSpec, 'needs'>;
 
@@ -51,12 +52,6 @@ function rpingBuffer(length: number): Uint8Array {
 
 const isRead = ({ packet }: Entry): boolean => packet?.info.isReadRequest === true;
 const isSend = ({ packet }: Entry): boolean => packet?.info.isSend === true;
-
-/** An ACK; or an RNR NAK of a service that has no receive. */
-const isTaken = ({ packet }: Entry): boolean => {
-  const syndrome = packet?.info.key === 'RC_ACKNOWLEDGE' ? packet.extensions.aeth?.syndrome : undefined;
-  return syndrome !== undefined && aethKind(syndrome) !== AethKind.NAK;
-};
 
 /** Makes the service READ, as rping's does. */
 async function itsRead(c: CmSession, t: Case, length: number): Promise<Entry | undefined> {

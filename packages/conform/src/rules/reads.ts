@@ -233,7 +233,6 @@ export const readRules = [
       section: '9.7.5.1.4, A17.3.3',
       needs: ['rc', 'post', 'completions', 'memory'],
       text: 'The ICRC is the only check of the data from end to end.',
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 16 });

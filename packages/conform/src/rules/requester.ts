@@ -176,7 +176,6 @@ export const requesterRules = [
       needs: ['rc', 'post', 'completions'],
       text: 'Repetitions that come early load a path that is only slow.',
       first: true,
-      slow: true,
     },
     async (t) => {
       const timeout = 15;
@@ -202,7 +201,6 @@ export const requesterRules = [
       needs: ['rc', 'post', 'completions', 'state'],
       text: 'The program chose how long a silent peer may take.',
       first: true,
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 13, retryCnt: 3 });
@@ -222,7 +220,6 @@ export const requesterRules = [
       section: '9.9.2.4.1',
       needs: ['rc', 'post', 'completions'],
       text: 'The budget is for one packet, not for the life of the connection.',
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 14, retryCnt: 1 });
@@ -244,7 +241,6 @@ export const requesterRules = [
       section: '9.7.6.1.3',
       needs: ['rc', 'post', 'completions'],
       text: 'The program has a clock of its own.',
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 0, retryCnt: 2 });
@@ -261,7 +257,6 @@ export const requesterRules = [
       section: '9.9.2.1',
       needs: ['rc', 'post', 'completions'],
       text: 'Unlike rnr_retry: a peer that is gone has to be found out.',
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 11, retryCnt: 7 });
@@ -396,7 +391,6 @@ export const requesterRules = [
       section: '9.7.5.1.2',
       needs: ['rc', 'post', 'completions'],
       text: 'The ACK was only late.',
-      slow: true,
     },
     async (t) => {
       const s = await t.req({ timeout: 14, retryCnt: 6 });

@@ -186,7 +186,6 @@ export const stateRules = [
       needs: ['rc', 'write', 'receives', 'regions', 'memory'],
       text: ROBUST,
       hostile: true,
-      slow: true,
     },
     async (t) => {
       const draw = drawFrom(1);

@@ -13,8 +13,13 @@ function changed<N extends CmName>(
 ): Uint8Array | undefined {
   const decoded = decodeCm(mad);
   if (!decoded.ok || decoded.message.name !== name) return mad;
-  const fields = change(decoded.message as unknown as CmMessage<N>, device);
-  return fields && encodeCm({ ...decoded.message, ...fields } as CmInput);
+  const { message } = decoded;
+  const fields = change(message as unknown as CmMessage<N>, device);
+  if (fields === undefined) return undefined;
+  if (!('name' in fields)) return encodeCm({ ...message, ...fields } as CmInput);
+  // Another message of the same connection.
+  const { transactionId, localCommId, remoteCommId } = message as CmMessage<'RTU'>;
+  return encodeCm({ transactionId, localCommId, remoteCommId, ...fields } as CmInput);
 }
 
 /** Messages with this name arrive changed; undefined: not at all. */
@@ -141,5 +146,25 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
   'a SIDR_REQ for nobody is answered with success': {
     seenBy: ['CM-23'],
     ...sends('SIDR_REP', () => ({ status: 0 })),
+  },
+  'a LAP ends the connection': {
+    seenBy: ['CM-25'],
+    ...hears('LAP', ({ remoteQpn }) => ({ name: 'DREQ', remoteQpn })),
+  },
+  'a LAP is answered with REJ': {
+    seenBy: ['CM-25'],
+    ...sends('APR', () => ({ name: 'REJ', messageRejected: 2, reason: 28 })),
+  },
+  'a REQ with an alternate path is dropped': {
+    seenBy: ['CM-38'],
+    ...hears('REQ', ({ alternateLocalLid }) => (alternateLocalLid === 0 ? {} : undefined)),
+  },
+  'a REQ with an alternate path is refused for its service': {
+    seenBy: ['CM-38'],
+    ...hears('REQ', ({ alternateLocalLid }) => (alternateLocalLid === 0 ? {} : { serviceId: 9n })),
+  },
+  'an MRA ends the connection': {
+    seenBy: ['CM-39'],
+    ...hears('MRA', (_, { victims }) => ({ name: 'DREQ', remoteQpn: victims.at(-1)?.pair.info.qpn })),
   },
 };

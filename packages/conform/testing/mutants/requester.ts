@@ -121,7 +121,7 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
     ),
   },
   'no wait after an RNR NAK': {
-    seenBy: ['RNR-11', 'RNR-12', 'RNR-13', 'RNR-14'],
+    seenBy: ['RNR-11', 'RNR-12', 'RNR-13', 'RNR-14', 'RNR-31'],
     ...always((q, _, now) => {
       if (q.rnrUntil !== undefined) q.rnrUntil = now;
     }),
@@ -132,6 +132,12 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
       if (q.rnrUntil !== undefined && input && isRnr(input)) q.rnrUntil = now + (q.rnrUntil - now) / 2;
     }),
   },
+  'timer code 0 of an RNR NAK is no time': {
+    seenBy: ['RNR-31'],
+    ...always((q, { input }, now) => {
+      if (q.rnrUntil !== undefined && input?.aeth?.syndrome === 0x20) q.rnrUntil = now;
+    }),
+  },
   'another packet after an RNR NAK': {
     seenBy: ['RNR-11', 'RNR-13'],
     ...always((q, { input }) => {
@@ -139,10 +145,10 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
     }),
   },
   'one RNR retry less': {
-    seenBy: ['RNR-15'],
+    seenBy: ['RNR-15', 'RNR-32'],
     attributes: ({ rnrRetry }) => ({ rnrRetry: rnrRetry === 7 ? 7 : rnrRetry - 1 }),
   },
-  'RNR retries without end': { seenBy: ['RNR-15'], attributes: () => ({ rnrRetry: 7 }) },
+  'RNR retries without end': { seenBy: ['RNR-15', 'RNR-32'], attributes: () => ({ rnrRetry: 7 }) },
   'rnr_retry 7 is seven': {
     seenBy: ['RNR-16'],
     attributes: ({ rnrRetry }) => ({ rnrRetry: Math.min(6, rnrRetry) }),
@@ -205,12 +211,16 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
     ),
   },
   'the timer fires at half the time': {
-    seenBy: ['TMO-01'],
+    seenBy: ['TMO-01', 'TMO-18', 'TMO-19', 'TMO-21'],
     attributes: ({ timeout }) => ({ timeout: Math.max(0, timeout - 2) }),
   },
   'the timer fires at eight times the time': {
-    seenBy: ['TMO-01'],
+    seenBy: ['TMO-01', 'TMO-18', 'TMO-19', 'TMO-21'],
     attributes: ({ timeout }) => ({ timeout: timeout + 2 }),
+  },
+  'timers of at most half a second': {
+    seenBy: ['TMO-18', 'TMO-19'],
+    attributes: ({ timeout }) => ({ timeout: Math.min(timeout, 16) }),
   },
   'one retry more': {
     seenBy: ['TMO-02'],
@@ -228,7 +238,7 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
     }),
   },
   'no repetition at all': {
-    seenBy: ['TMO-01', 'TMO-03', 'ATO-11', 'RD-11'],
+    seenBy: ['TMO-01', 'TMO-03', 'TMO-18', 'ATO-11', 'RD-11'],
     ...request(
       (p, q) => psnDiff(p.psn, psnAdd(q.sentUpTo, -1)) < 0 || q.cause === 'timeout',
       (p, _, { notes }) => {

@@ -1,0 +1,112 @@
+/** Rules that wait for long: played with `--slow` (IBTA vol 1 §9.7.5.2.8, §9.7.6.1.3, §9.9.2). */
+import { ackTimeoutMicroseconds, rnrTimerMicroseconds } from '@node-roce/wire';
+import { type Rule, type RuleSpec, rule } from '../rule.ts';
+
+/** ms. */
+const timeoutOf = (code: number): number => ackTimeoutMicroseconds(code) / 1000;
+const rnrTimeOf = (code: number): number => rnrTimerMicroseconds(code) / 1000;
+
+const slow = (id: string, spec: Omit<RuleSpec, 'needs' | 'slow'>, play: Rule['play']): Rule =>
+  rule(id, { needs: ['rc', 'post', 'completions'], slow: true, ...spec }, play);
+
+/** A packet that was sent before an RNR NAK came may arrive so many ms later. */
+const CROSSING = 5;
+
+/** The part of a time that timers rounded down to ticks of 4 ms leave. */
+const TICKS = 0.98;
+
+/** ms that the first packet of a pair may be noted late. */
+const LATE = 2;
+
+export const slowRules = [
+  slow(
+    'RNR-31',
+    {
+      title: 'RNR NAK with each of the 32 timer codes: waits at least its time',
+      section: '9.7.5.2.8',
+      text: 'Code 0 is 655 ms, not none; a table with one wrong row shows at that code only.',
+    },
+    async (t) => {
+      const s = await t.req({ timeout: 20, rnrRetry: 7 });
+      for (let code = 0; code < 32; code++) {
+        await s.post('send', { id: code, length: 8 });
+        const sent = await s.next();
+        // A repetition that crosses the NAK is no answer to it.
+        await s.all(CROSSING);
+        const n = s.requestAt(sent) ?? 0;
+        const refused = s.acknowledge(n, { syndrome: 0x20 | code });
+        const again = await s.next(rnrTimeOf(code) * 4 + t.waits.patience);
+        t.want(again !== undefined, `code ${code}: no retransmission`);
+        if (again === undefined) return;
+        t.want(again.time - refused.time >= rnrTimeOf(code), `code ${code}: came back too early`);
+        s.acknowledge(n);
+        await s.completed([`${code}:SUCCESS`], `code ${code}`);
+        await s.all(CROSSING);
+      }
+    },
+  ),
+  slow(
+    'RNR-32',
+    {
+      title: 'RNR NAKs with the longest times: the connection ends after 1 + rnr_retry of them, not before',
+      section: '9.9.2.4.1',
+      text: 'A receiver that is busy for a second asked for this time.',
+    },
+    async (t) => {
+      const s = await t.req({ timeout: 20, rnrRetry: 2 });
+      await s.post('send', { id: 1, length: 8 });
+      await s.next();
+      for (const code of [0, 31]) {
+        await s.all(CROSSING);
+        s.acknowledge(0, { syndrome: 0x20 | code });
+        const again = await s.next(rnrTimeOf(code) * 4 + t.waits.patience);
+        t.want(again !== undefined, `code ${code}: no retransmission`);
+      }
+      await s.noCompletion('two RNR NAKs with rnr_retry 2', CROSSING);
+      s.acknowledge(0, { syndrome: 0x20 | 26 });
+      await s.completed(['1:RNR_RETRY_EXC_ERR'], 'the third one');
+    },
+  ),
+  ...([18, 19] as const).map((timeout) =>
+    slow(
+      `TMO-${timeout}`,
+      {
+        title: `timeout ${timeout}: the timer fires between ${(timeoutOf(timeout) / 1000).toFixed(1)} s and four times as much`,
+        section: '9.7.6.1.3',
+        text: 'Long ways have such timers, and a counter of too few bits makes them short.',
+      },
+      async (t) => {
+        const s = await t.req({ timeout, retryCnt: 3 });
+        await s.post('send', { id: 1, length: 64 });
+        const first = await s.next();
+        const again = await s.next(4 * timeoutOf(timeout) + t.waits.slack + t.waits.patience);
+        t.want(again !== undefined, 'no repetition');
+        if (first === undefined || again === undefined) return;
+        const interval = again.time - first.time;
+        t.note(`repeated after ${interval.toFixed(0)} ms; T is ${timeoutOf(timeout).toFixed(0)} ms`);
+        t.want(interval >= timeoutOf(timeout) - LATE, 'repeated before T');
+        t.want(interval <= 4 * timeoutOf(timeout) + t.waits.slack, 'repeated after 4 T only');
+      },
+    ),
+  ),
+  slow(
+    'TMO-21',
+    {
+      title: 'a silent peer: the request fails after 1 + retry_cnt times T to 4 T',
+      section: '9.7.6.1.3, 9.9.2.1',
+      text: 'The program computed from the two how long it waits for a peer that restarts.',
+    },
+    async (t) => {
+      const [timeout, retryCnt] = [16, 5];
+      const s = await t.req({ timeout, retryCnt });
+      const start = t.line.now();
+      const least = (1 + retryCnt) * timeoutOf(timeout);
+      await s.post('send', { id: 1, length: 64 });
+      await s.completed(['1:RETRY_EXC_ERR'], 'nobody answered', 4 * least + t.waits.slack);
+      const took = t.line.now() - start;
+      t.note(`failed after ${took.toFixed(0)} ms; 1 + retry_cnt times T are ${least.toFixed(0)} ms`);
+      // Measured around all of it: a late look can only lengthen it. Timers that count in ticks are looked at by TMO-01.
+      t.want(took >= TICKS * least, 'failed earlier');
+    },
+  ),
+];
