@@ -14,9 +14,9 @@ import { basename, dirname, join, relative, sep } from 'node:path';
 const SCOPE = '@node-roce/';
 /** The specifier of an import or an export, in JavaScript and in declarations, and of a type's import. */
 const SPECIFIER = /(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(@node-roce\/[^"']+)\2/g;
-/** Not for users: tests, state of builds, sources and the maps to them; reference pages, which are generated; the site's tools. */
+/** Not for users: tests, state of builds, sources and the maps to them; docs/api, which is generated; the site's tools. */
 const LEFT_OUT =
-  /\.test\.|\.(tsbuildinfo|[jt]s\.map|yaml)$|^(node_modules|testing|src|tsconfig\.json|\.vitepress)$|^api.*\.md$/;
+  /\.test\.|\.(tsbuildinfo|[jt]s\.map|yaml)$|^(node_modules|testing|src|tsconfig\.json|\.vitepress)$|^api$/;
 const SOURCE_MAP = /^\/\/# sourceMappingURL=.*\n?/gm;
 
 /** The reason why nothing is packed. */
