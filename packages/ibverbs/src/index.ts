@@ -51,7 +51,7 @@ export {
 export * from './driver-constants.ts';
 export * from './ece.ts';
 export { errno, errorOf, lastError, strerror } from './errno.ts';
-export * from './events.ts';
+export { ibv_ack_async_event, ibv_get_async_event } from './events.ts';
 export * from './flow.ts';
 export type * from './flow-specs.ts';
 export {
