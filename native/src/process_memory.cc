@@ -130,11 +130,13 @@ bool whole(Place place, Call once) {
 bool isMemory(int fd) {
   struct statfs about;
   const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || (flags & O_ACCMODE) != O_RDWR || fstatfs(fd, &about) != 0 || about.f_type != PROC_SUPER_MAGIC) return false;
+  if (flags < 0 || (flags & O_ACCMODE) != O_RDWR) return false;
   char path[64], target[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  // First by its name, which is the kernel's: a file system that its owner serves may never answer fstatfs.
   const ssize_t length = readlink(path, target, sizeof target - 1);
-  return length > 4 && std::memcmp(target + length - 4, "/mem", 4) == 0;
+  if (length <= 4 || std::memcmp(target + length - 4, "/mem", 4) != 0) return false;
+  return fstatfs(fd, &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
 }
 
 /// descriptorPair(): both ends of a connection that carries descriptors.

@@ -51,3 +51,15 @@ describe('receiveDescriptor', () => {
     closeSync(there);
   });
 });
+
+test('a descriptor whose file system does not answer is refused at once', (context) => {
+  const code = `import('@node-roce/dgram-native').then(({ ProcessMemory }) => {
+    try { new ProcessMemory(3, 0); } catch (error) { console.log(error.name); }
+  })`;
+  const script = join(import.meta.dirname, 'blocked-descriptor.py');
+  const args = [script, file, process.execPath, '-e', code];
+  const options = { encoding: 'utf8', env: { ...process.env, PATIENCE: '120' } } as const;
+  const { status, stdout } = spawnSync('python3', args, options);
+  if (status === 77) return context.skip();
+  expect(stdout).toBe('RangeError\n');
+});
