@@ -1,6 +1,6 @@
 /** The runner of `.ci/run` and `npm run test:long`: counts, budgets, second runs, the table of results. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,6 +11,8 @@ import { format, missing, parse } from './tiers/results.mjs';
 import { readLine, runStep } from './tiers/step.mjs';
 // @ts-expect-error: plain JavaScript
 import { CI, CI_MINUTES, choose, LONG, minutesLeft } from './tiers/steps.mjs';
+// @ts-expect-error: plain JavaScript
+import { sweep } from './tiers/sweep.mjs';
 
 interface Step {
   name: string;
@@ -164,6 +166,19 @@ test.each([
     expect([name, command].every((text) => text.length > 0 && !text.includes('|'))).toBe(true);
     expect(minutes).toBeGreaterThan(0);
   }
+});
+
+test('temporary folders of a run that was killed a day ago are removed, and no others', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-tiers-'));
+  const hoursAgo = { 'roce-t-a': 25, 'roce-t-b': 23, other: 25 };
+  for (const [name, hours] of Object.entries(hoursAgo)) {
+    mkdirSync(join(folder, name, 'x'), { recursive: true });
+    const then = Date.now() / 1000 - hours * 3600;
+    utimesSync(join(folder, name), then, then);
+  }
+  sweep('roce-t-', folder);
+  expect(readdirSync(folder)).toEqual(['other', 'roce-t-b']);
+  rmSync(folder, { recursive: true });
 });
 
 test('the steps of CI together leave a reserve before CI itself ends a run, after 90 minutes', () => {

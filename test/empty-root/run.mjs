@@ -10,6 +10,7 @@ import { homedir, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { sweep } from '../tiers/sweep.mjs';
 import { makeRoot } from './root.mjs';
 
 const PACKAGES = ['git', 'g++', 'make', 'python3'];
@@ -72,6 +73,7 @@ if (process.getuid() !== 0) {
   console.error('empty-root: needs root, for chroot(1) and namespaces');
   process.exit(1);
 }
+sweep('roce-root-');
 const place = mkdtempSync(join(tmpdir(), 'roce-root-'));
 try {
   makeRoot(place, PACKAGES);

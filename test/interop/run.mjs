@@ -12,11 +12,11 @@
 // Installs the Debian packages that are missing (root) or names them, builds the guest and its kernel if there are none of these sources in the
 // user's cache folder, and runs the suite inside namespaces of its own. ROCE_GUEST_ACCEL=um|tcg|kvm decides how guests run (docs/interop.md). Other arguments go to vitest:
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { daysSince } from './cache.mjs';
+import { sweep } from '../tiers/sweep.mjs';
 import { controlCases } from './control.mjs';
 import { buildGuest, installPackages } from './image.mjs';
 import { runLanes } from './lanes.mjs';
@@ -28,19 +28,6 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 const chosen = options();
 const { guest, sample, shell, prepare, filters } = chosen;
 const logs = join(here, 'logs');
-
-/**
- * Removes the temporary directories of runs that were killed outright: they leave nothing else (namespaces.mjs). Another run may be of another PID
- * namespace, so that only the age of its directory shows that it is over.
- */
-function sweep() {
-  for (const name of readdirSync(tmpdir())) {
-    const path = join(tmpdir(), name);
-    if (/^roce-interop-\d+-/.test(name) && daysSince(path) > 1)
-      rmSync(path, { recursive: true, force: true });
-  }
-  rmSync(logs, { recursive: true, force: true });
-}
 
 /** The guest's kernel for User-Mode Linux, or '' where QEMU is to run it. */
 function umKernel() {
@@ -84,7 +71,8 @@ try {
 }
 const um = umKernel();
 if (prepare) process.exit();
-sweep();
+sweep('roce-interop-');
+rmSync(logs, { recursive: true, force: true });
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long.
 setPriority(constants.priority.PRIORITY_HIGH);
 // For what the tests put into the temporary directory, an ordinary user's among it: gone with the run.

@@ -11,6 +11,8 @@ import { chmodSync, mkdtempSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ForksPoolWorker, type PoolOptions } from 'vitest/node';
+// @ts-expect-error: plain JavaScript
+import { sweep } from './sweep.mjs';
 
 const isRoot = process.getuid?.() === 0;
 
@@ -29,10 +31,12 @@ const [PROGRAM, ...BEFORE] = [
   ...['sh', '-c', `${INSIDE} || exit; ${AS_BEFORE} "$0" "$@"; exit $?`],
 ];
 
+const PREFIX = 'roce-t-';
+
 class OwnWorker extends ForksPoolWorker {
   #child: ChildProcess | undefined;
   // Not deeper: paths of sockets have 107 characters at most.
-  readonly #folder = mkdtempSync(join(tmpdir(), 'roce-t-'));
+  readonly #folder = mkdtempSync(join(tmpdir(), PREFIX));
 
   override async start(): Promise<void> {
     if (this.#child) return super.start();
@@ -67,7 +71,10 @@ const POOL = {
 export function ownNamespaces(): typeof POOL | 'forks' {
   if (process.env.ROCE_TEST_NAMESPACES === 'off') return 'forks';
   const { status, stderr, error } = spawnSync(PROGRAM, [...BEFORE, 'true'], { encoding: 'utf8' });
-  if (status === 0) return POOL;
+  if (status === 0) {
+    sweep(PREFIX);
+    return POOL;
+  }
   console.warn(`The tests share this machine's network and processes: ${error?.message ?? stderr.trim()}`);
   return 'forks';
 }

@@ -104,6 +104,8 @@ export const LONG = [
   { name: 'test', set: 'base', minutes: 30, command: 'npm test' },
   { name: 'empty root', set: 'base', minutes: 40, command: 'node test/empty-root/run.mjs test' },
   { name: 'slow tests', set: 'base', minutes: 60, command: tagged('slow') },
+  { name: 'killed gates', set: 'base', minutes: 60, command: 'node test/tiers/kill.mjs gate 10' },
+  { name: 'killed interop', set: 'base', minutes: 30, command: 'node test/tiers/kill.mjs interop 10' },
   {
     name: 'programs',
     set: 'userland',

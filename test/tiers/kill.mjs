@@ -1,23 +1,36 @@
-// node test/interop/um/kill.mjs [ROUNDS]: kills the interop suite by SIGKILL at random moments (10), and fails if anything of it is left.
+// node test/tiers/kill.mjs interop|gate [ROUNDS [SECONDS]]: kills runs of the interop suite, or of .ci/run, by SIGKILL at random moments, and fails
+// if anything of them is left. 10 rounds, each within the first 30 s, or 120 s of the gate.
 //
-// Of each run, 5 s after SIGKILL of run.mjs alone, there must be no process that descended from it, no process in one of its network and
-// PID namespaces (a program of a guest is one: a freed one would run on here, as root), no network device, and no guest's memory file. The
-// temporary directory is the next run's to remove. Root, as the suite; a kernel and an image are built first where there are none.
-import { spawn, spawnSync } from 'node:child_process';
+// Of each run, 5 s after SIGKILL of the one process that was started, there must be no process that descended from it, no process in one of its
+// network and PID namespaces (a program of a guest is one: a freed one would run on here, as root), no network device, no mount, no
+// network namespace with a name, no guest's memory file, and as many huge pages as before. Temporary directories are the next runs' to
+// remove. Root, as the runs; interop builds a kernel and an image first where there are none.
+import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-const RUN = fileURLToPath(new URL('../run.mjs', import.meta.url));
-/** Files of the suite that keep programs in the guest busy. */
-const FILES = ['rig', 'data', 'pingpong', 'cm-tools'];
-/** ms of a run within which it is killed: both guests boot in the first few seconds. */
-const LONGEST = 30_000;
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const RUNS = {
+  // Files that keep programs in the guest busy. Both guests boot in the first few seconds.
+  interop: {
+    command: [process.execPath, 'test/interop/run.mjs', 'rig', 'data', 'pingpong', 'cm-tools'],
+    seconds: 30,
+  },
+  gate: { command: ['.ci/run'], seconds: 120 },
+};
 /** ms until all is gone. */
 const GRACE = 5000;
-const rounds = Number(process.argv[2] ?? 10);
+const [what, rounds = 10, seconds = RUNS[what]?.seconds] = process.argv.slice(2);
+if (!(what in RUNS)) {
+  console.error(`kill.mjs: expected ${Object.keys(RUNS).join(' or ')}, not "${what ?? ''}"`);
+  process.exit(2);
+}
+const [program, ...args] = RUNS[what].command;
+/** ms of a run within which it is killed. */
+const longest = 1000 * seconds;
 
 /** Parent and start time of a process (a PID may be used again), from /proc/PID/stat; undefined if it has ended, even as a zombie. */
 function statOf(pid) {
@@ -66,13 +79,24 @@ function descendants(root) {
   return all.filter(({ pid }) => found.has(pid));
 }
 
-const devices = () =>
-  spawnSync('ip', ['-brief', 'link'], { encoding: 'utf8' })
-    .stdout.split('\n')
-    .map((line) => line.split(/[\s@]/)[0])
-    .filter((name) => /^(br|port|control)\d+/.test(name));
+const read = (path) => readFileSync(path, 'utf8').trim();
+const namesIn = (folder) => (existsSync(folder) ? readdirSync(folder) : []);
 
-const memoryFiles = () => readdirSync('/dev/shm').filter((name) => name.startsWith('vm_file'));
+/** What a run may leave on the machine, a text each. */
+const traces = () => [
+  ...namesIn('/sys/class/net')
+    .filter((name) => /^(br|port|control|roce)\d/.test(name))
+    .map((name) => `device ${name}`),
+  ...namesIn('/dev/shm')
+    .filter((name) => name.startsWith('vm_file'))
+    .map((name) => `/dev/shm/${name}`),
+  ...namesIn('/run/netns').map((name) => `network namespace ${name}`),
+  // Without numbers, which change when a mount is made anew.
+  ...read('/proc/self/mountinfo')
+    .split('\n')
+    .map((line) => `mount ${line.split(' ').slice(3, 5).join(' on ')}`),
+  `huge pages: ${read('/proc/sys/vm/nr_hugepages')}`,
+];
 
 /** Leftovers of a run: text, one line each. */
 function leftovers(run, namespaces, before) {
@@ -82,22 +106,21 @@ function leftovers(run, namespaces, before) {
     const isInside = ['net', 'pid'].some((kind) => namespaces.has(namespaceOf(pid, kind)));
     if (isOld || isInside) lines.push(`process ${pid}: ${programOf(pid)}`);
   }
-  for (const name of devices()) if (!before.devices.includes(name)) lines.push(`device ${name}`);
-  for (const name of memoryFiles()) if (!before.files.includes(name)) lines.push(`/dev/shm/${name}`);
-  return lines;
+  return [...lines, ...traces().filter((trace) => !before.includes(trace))];
 }
 
 const own = new Set(['net', 'pid'].map((kind) => namespaceOf('self', kind)));
 let failures = 0;
 let directory;
 for (let round = 1; round <= rounds; round++) {
-  const before = { devices: devices(), files: memoryFiles() };
-  const child = spawn(process.execPath, [RUN, ...FILES], {
+  const before = traces();
+  const child = spawn(program, args, {
+    cwd: root,
     stdio: ['ignore', 'ignore', 'ignore'],
     detached: true,
   });
   const gone = new Promise((resolve) => child.on('exit', resolve));
-  const moment = Math.round(Math.random() * LONGEST);
+  const moment = Math.round(Math.random() * longest);
   await sleep(moment);
   const run = descendants(child.pid);
   const namespaces = new Set(run.flatMap(({ pid }) => ['net', 'pid'].map((kind) => namespaceOf(pid, kind))));
@@ -107,7 +130,7 @@ for (let round = 1; round <= rounds; round++) {
   let left = leftovers(run, namespaces, before);
   for (const end = Date.now() + GRACE; left.length > 0 && Date.now() < end; await sleep(100))
     left = leftovers(run, namespaces, before);
-  if (directory && existsSync(directory) && moment > LONGEST / 2)
+  if (directory && existsSync(directory) && moment > longest / 2)
     left.push(`${directory}, of the round before`);
   const mine = readdirSync(tmpdir()).find((name) => name.startsWith(`roce-interop-${child.pid}-`));
   directory = mine && join(tmpdir(), mine);
