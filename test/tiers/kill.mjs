@@ -82,7 +82,7 @@ function descendants(root) {
 const read = (path) => readFileSync(path, 'utf8').trim();
 const namesIn = (folder) => (existsSync(folder) ? readdirSync(folder) : []);
 
-/** What a run may leave on the machine, a text each. */
+/** Things that a run may leave on the machine, a text each. */
 const traces = () => [
   ...namesIn('/sys/class/net')
     .filter((name) => /^(br|port|control|roce)\d/.test(name))
