@@ -3,7 +3,7 @@ import { afterEach, expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
 import { OPERATIONS, oursToTheirs, theirsToOurs } from './harness/operations.ts';
-import { WireCapture } from './harness/wire.ts';
+import { WireCapture, type WirePacket } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
@@ -11,6 +11,16 @@ const NOWHERE = { addr: 0xdead_beef_dead_beefn, rkey: 0x0bad_cafe };
 const ACK = 0x11;
 /** Packets are counted, and rxe under emulation may answer later than a probe waits. */
 const NO_PROBES = { recovery: { probes: false } };
+
+/** Each packet once: on a busy machine a timer of either side fires before the answer is there, and its request comes again, and the answer. */
+const firsts = (packets: readonly WirePacket[]) =>
+  packets.filter(
+    (packet, i) =>
+      packets.findIndex(
+        ({ source, opcode, psn }) =>
+          source === packet.source && opcode === packet.opcode && psn === packet.psn,
+      ) === i,
+  );
 
 let capture: WireCapture | undefined;
 afterEach(({ task }) => {
@@ -36,7 +46,7 @@ test.each(OPERATIONS)('%s both ways, without memory, to an unknown address and k
     { from: theirs, to: ours },
     { operation, size: 0, seed: 2, remote: NOWHERE },
   );
-  const packets = await capture.stop();
+  const packets = firsts(await capture.stop());
   const requests = packets.filter((p) => p.opcode !== ACK);
   expect(requests.map((p) => p.source)).toEqual([link.host, link.peer]);
   // Theirs and ours agree to the byte, but for queue pair, PSN and MigReq.
@@ -54,7 +64,7 @@ test('READ both ways', async () => {
   await agent.call('post_send', { qp: theirQp, wr_id: 2, opcode: 'RDMA_READ', ...remote });
   expect(await agent.poll()).toMatchObject([{ wrId: 2, status: 0, opcode: 'RDMA_READ' }]);
   // READ request, READ response ONLY; twice.
-  expect((await capture.stop()).map((p) => [p.source, p.opcode])).toEqual([
+  expect(firsts(await capture.stop()).map((p) => [p.source, p.opcode])).toEqual([
     [link.host, 0x0c],
     [link.peer, 0x10],
     [link.peer, 0x0c],
