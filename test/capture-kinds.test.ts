@@ -97,9 +97,13 @@ describe.each(KINDS)('$name', (kind) => {
     expect(back).toBe(there.replace(/^(.*) (.*)$/, there.includes('LID') ? 'LID 2 LID 1' : '$2 $1'));
   });
 
-  test.skipIf(!hasTshark || kind.unknownToTshark !== undefined)('the same packets as tshark', () => {
-    expect(tshark(kind)).toEqual(EXPECTED);
-  });
+  test.skipIf(!hasTshark || kind.unknownToTshark !== undefined)(
+    'the same packets as tshark',
+    { tags: ['slow', 'gate'] },
+    () => {
+      expect(tshark(kind)).toEqual(EXPECTED);
+    },
+  );
 
   test('anonymized: the same packets with fitting ICRCs, and nothing of what stood around them', async () => {
     const file = join(folder, `${kind.name}-anonymous.pcapng`);

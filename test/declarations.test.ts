@@ -1,4 +1,6 @@
 /** The declarations of all packages, as strict programs of other projects compile against them. */
+// @module-tag slow
+// @module-tag gate
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -12,6 +12,7 @@ const port = 40_000 + (process.pid % 10_000);
 const host = (n: number) => `127.${0x50 | ((process.pid >> 8) & 0x0f)}.${process.pid & 0xff}.${n}`;
 const MESSAGES = 10_000;
 const DEPTH = 64;
+const MORE = { inline: {}, worker: { tags: ['slow', 'gate'] } };
 
 const open = new Set<Device>();
 afterEach(async () => {
@@ -57,7 +58,7 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
 
   test.each(['SEND', 'RDMA_WRITE', 'RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const)(
     '10,000 of %s: at most one packet in 1,000 twice',
-    { timeout: 300_000 },
+    { timeout: 300_000, ...MORE[engine] },
     async (opcode) => {
       const { a, b } = await openPair({ engine });
       const sgList = [{ mr: a.mr, length: 8 }];
