@@ -92,7 +92,7 @@ async function play(recording: Recording): Promise<Turn[]> {
   await using b = await openDevice({ link: network.link('10.0.0.2', mtu) });
   const proxy = createServer({ allowHalfOpen: true });
   const serving = servePerf(options, {
-    ...{ port: 0, host: '127.0.0.1', device: a, timeout: 20, gigabits },
+    ...{ port: 0, host: '127.0.0.1', device: a, timeout: 120, gigabits },
     onListening: (port) => {
       proxy.on('connection', (socket) => {
         const onward = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -104,7 +104,7 @@ async function play(recording: Recording): Promise<Turn[]> {
   });
   await new Promise((resolve) => proxy.once('listening', resolve));
   const { port } = proxy.address() as AddressInfo;
-  const side = { port, host: '127.0.0.1', device: b, timeout: 20, gigabits, version };
+  const side = { port, host: '127.0.0.1', device: b, timeout: 120, gigabits, version };
   await Promise.all([serving, callPerf(options, side)]);
   proxy.close();
   return turns;

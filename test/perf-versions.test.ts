@@ -146,7 +146,7 @@ async function meet(
   const port = new Promise<number>((resolve) => {
     listening = resolve;
   });
-  const common = { timeout: 10, rdmaCm };
+  const common = { timeout: 120, rdmaCm };
   // As an integer or as a double, eight of these bytes are no figure.
   const given = { ...peer, ...version, address: PEER, stack: 0xff };
   if (role === 'server') {

@@ -102,7 +102,7 @@ describe('a server', () => {
   });
 
   test('hears a message that is longer than any of the dialogue', async () => {
-    const serving = serve(WRITE, { timeout: 5 });
+    const serving = serve(WRITE, { timeout: 120 });
     const { id, pd } = await dial();
     const mr = await pd.registerMr(new Uint8Array(new SharedArrayBuffer(513)));
     await id.qp!.send({ mr }).catch(() => {});
@@ -139,12 +139,12 @@ describe('a server', () => {
 
   test('gets a datagram that announces no queue pair', async () => {
     const options: PerfOptions = { ...BOTH, bidirectional: true };
-    const serving = serve(options, { timeout: 5 });
+    const serving = serve(options, { timeout: 120 });
     const { send } = QueuePair.prototype;
     const spy = vi.spyOn(QueuePair.prototype, 'send').mockImplementation(function (this: QueuePair, sg, how) {
       return send.call(this, sg, how?.ud ? { ud: how.ud } : how);
     });
-    const calling = callPerf(options, { device: theirs, host: OURS, rdmaCm: true, timeout: 5 });
+    const calling = callPerf(options, { device: theirs, host: OURS, rdmaCm: true, timeout: 120 });
     calling.catch(() => {});
     const outcome = await serving;
     expectError(outcome, EXCHANGE);

@@ -65,7 +65,7 @@ const SIDES = (['server', 'client'] as const).flatMap((role) =>
 describe.each(TESTS)('%s', (_name, options) => {
   describe.each(SIDES)('as $role, rdmaCm $rdmaCm', (side) => {
     test.each(['breaks down', 'is given up'])('%s after any number of packets', async (how) => {
-      const whole = await play(options, { ...side, timeout: 10 }, () => {});
+      const whole = await play(options, { ...side, timeout: 120 }, () => {});
       expect(whole.outcome.error).toBeUndefined();
       const step = Math.max(1, Math.floor(whole.packets / 24));
       const lasts = Array.from({ length: 24 }, (_, i) => i * step).filter((last) => last < whole.packets);

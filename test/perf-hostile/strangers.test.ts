@@ -120,7 +120,7 @@ describe('a server', () => {
   });
 
   test('takes recorded dialogues, whole messages and pieces of a byte', async () => {
-    const patient = { timeout: 10 };
+    const patient = { timeout: 120 };
     const whole = await served(
       async (port) => say(await dialed(port), DIALOGUE_OF['6.29-read_lat']),
       IDLE,
@@ -191,7 +191,7 @@ describe('a server', () => {
           port: at,
         }),
       IDLE,
-      { port, timeout: 10 },
+      { port, timeout: 120 },
     );
     expect(good.error).toBeUndefined();
   });

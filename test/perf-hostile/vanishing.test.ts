@@ -57,7 +57,7 @@ describe.each(TESTS)('$name: a peer that vanishes', ({ name, ours, peer }) => {
   describe.each(['server', 'client'] as const)('of a %s', (role) => {
     test.each(Object.keys(WAYS) as (keyof typeof WAYS)[])('%s, in each phase', async (way) => {
       const all = { exchanges: 0 };
-      const whole = await meet(role, ours, peer, { spoil: vanishing(-1, WAYS[way], all), timeout: 10 });
+      const whole = await meet(role, ours, peer, { spoil: vanishing(-1, WAYS[way], all), timeout: 120 });
       expect(whole.error).toBeUndefined();
       expect(all.exchanges).toBeGreaterThan(8);
       const phases = Array.from({ length: all.exchanges }, async (_, last) => {
