@@ -31,10 +31,11 @@ async function openSide(options: OpenDeviceOptions) {
 
 type Side = Awaited<ReturnType<typeof openSide>>;
 
-async function connected(of: (n: number) => Promise<OpenDeviceOptions>) {
+/** @param timeout ACK timeout of the first path. Used up by all retries, it is seconds: nobody migrates because the machine is busy. */
+async function connected(of: (n: number) => Promise<OpenDeviceOptions>, timeout = 18) {
   const a = await openSide(await of(1));
   const b = await openSide(await of(2));
-  const options = { timeout: 10, retryCnt: 2, gidIndex: 0 };
+  const options = { timeout, retryCnt: 7, gidIndex: 0 };
   await a.qp.connect(b.qp.connectionData(), options);
   await b.qp.connect(a.qp.connectionData(), options);
   const write = () => a.qp.write({ mr: a.mr, length: LENGTH }, b.mr.remote(0));
@@ -46,7 +47,7 @@ async function connected(of: (n: number) => Promise<OpenDeviceOptions>) {
       altAhAttr: { ...ahAttr, grh },
       altPkeyIndex: 0,
       altPortNum: 1,
-      altTimeout: 12,
+      altTimeout: 18,
       pathMigState: 'REARM',
     });
   };
@@ -64,7 +65,7 @@ async function connected(of: (n: number) => Promise<OpenDeviceOptions>) {
     for (const { events, qp } of [a, b]) {
       expect(events.filter((type) => type !== 'COMM_EST')).toEqual(['PATH_MIG']);
       const { attr } = await qp.query();
-      expect([attr.ahAttr?.grh.sgidIndex, attr.timeout, attr.altAhAttr]).toEqual([1, 12, undefined]);
+      expect([attr.ahAttr?.grh.sgidIndex, attr.timeout, attr.altAhAttr]).toEqual([1, 18, undefined]);
     }
   };
   return { a, b, write, expectMigrated };
@@ -93,7 +94,7 @@ test('a path that is cut is left when its retries are used up', async () => {
     links.push(link);
     return { link };
   };
-  const { a, write, expectMigrated } = await connected(linkOf);
+  const { a, write, expectMigrated } = await connected(linkOf, 14);
   a.memory.fill(4);
   for (const link of links) link.cut = true;
   expect((await write()).ok).toBe(true);
