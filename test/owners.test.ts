@@ -20,7 +20,6 @@ const ALLOWED: [what: string, reason: string][] = [
   ['batch.fragmentCount', 'a fragment is added to the batch that is being filled'],
   ['to.count', 'a packet is added to the batch that is being filled'],
   ['RegionTable.*', 'memory by index, which links and native code read and fill'],
-  ['Context.copyWords', 'the list of copies, which the loops over runs write without a call for each'],
   ['MemoryRegion.view', "the program's memory, which packets are written to"],
   ['InboundPacket.slab', 'the bytes of the packet being processed, which came from the link'],
   ['Ring.*', 'memory shared with the threads that post and poll; `state` is a word of it'],

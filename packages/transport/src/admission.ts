@@ -175,7 +175,7 @@ export class Admission {
     // Something between the link and the engine took packets out.
     if (!isWhole) return 0;
     const taken = info.isRequest
-      ? qp.responder.receiveRun(packet, run, step)
+      ? (qp.responder.receiveRun?.(packet, run, step) ?? 0)
       : qp.completer.receiveRun(packet, run, step);
     if (taken > 1) {
       qp.counters.receivedPackets += taken - 1;

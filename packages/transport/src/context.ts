@@ -1,11 +1,11 @@
 /** The shared state of an adapter's queue pairs; it knows nothing of how one works. */
-import { TWO_32 } from '@node-roce/wire';
 import { Addresses, type PeerTable } from './addresses.ts';
-import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
+import type { CopyBatch, RegionTable, TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import { DELIVERY_VALUES } from './congestion/delivery.ts';
 import { QP_STATES, type QpState, type RetransmitCause } from './constants.ts';
 import type { DeviceLimits, GidEntry, Recovery } from './control.ts';
+import { CopyList } from './copies.ts';
 import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
@@ -55,7 +55,6 @@ export interface LinkWaiter {
 }
 
 const REQUESTER_TIMES = TIMERS + ROUND_TRIP_TIMES + DELIVERY_VALUES;
-const COPY_CAPACITY = 4096;
 /** Packets of a run that are taken at once, at most. */
 export const RUN_MAX = 1024;
 /** Pages for packets that came early, of all connections: 64 MiB. */
@@ -95,11 +94,8 @@ export class Context {
   readonly deadlines = new Deadlines(this.clock);
   /** Times of requesters. */
   readonly times = new Times(REQUESTER_TIMES);
-  readonly #copy: CopyBatch;
   readonly #host: Host;
-  /** Shared memory, which can't be taken away: a link looks it up once. */
-  readonly #copies = new Uint32Array(new SharedArrayBuffer(4 * COPY_CAPACITY * COPY_WORDS));
-  #copyCount = 0;
+  readonly #copies: CopyList;
   /** Completion queues with completions that do not show yet: the first `#dirtyCount`. */
   readonly #dirty: CompletionQueue[] = [];
   #dirtyCount = 0;
@@ -139,7 +135,7 @@ export class Context {
     this.addresses = new Addresses(host.peers, limits);
     this.farewells = new Farewells(regions, this.addresses);
     this.gids = host.gids;
-    this.#copy = options.copy;
+    this.#copies = new CopyList(options.copy, regions);
     this.readBudget = new ReadBudget(options.readBudget);
     this.credits = options.credits;
     const { sharedRings } = options;
@@ -167,30 +163,13 @@ export class Context {
   /** Payload of the packet at hand goes to `offset` of a region, before anybody can look. */
   copy(source: number, region: number, offset: number, length: number): void {
     if (length === 0) return;
-    if (this.#copyCount === COPY_CAPACITY) this.flushCopies();
-    const list = this.#copies;
-    const w = this.#copyCount++ * COPY_WORDS;
-    list[w + Copy.SOURCE] = source;
-    list[w + Copy.REGION] = region;
-    list[w + Copy.OFFSET_LOW] = offset;
-    list[w + Copy.OFFSET_HIGH] = Math.floor(offset / TWO_32);
-    list[w + Copy.LENGTH] = length;
+    this.copiesFor(1).add(source, region, offset, length);
   }
 
-  /** Makes room in the list for copies of a run. @returns the place of the first, which the caller writes in `copyWords` */
-  openCopies(most: number): number {
-    if (this.#copyCount + most > COPY_CAPACITY) this.flushCopies();
-    return this.#copyCount * COPY_WORDS;
-  }
-
-  /** The list of copies, `COPY_WORDS` each. */
-  get copyWords(): Uint32Array {
+  /** The list of copies, with room for so many more of a run. */
+  copiesFor(count: number): CopyList {
+    this.#copies.makeRoom(count, this.#slab);
     return this.#copies;
-  }
-
-  /** So many of them were written. */
-  closeCopies(count: number): void {
-    this.#copyCount += count;
   }
 
   /**
@@ -218,9 +197,7 @@ export class Context {
 
   /** Does the copies: before memory is read here, and before completions are shown. */
   flushCopies(): void {
-    if (this.#copyCount === 0) return;
-    this.#copy(this.#slab, this.regions, this.#copies, this.#copyCount);
-    this.#copyCount = 0;
+    this.#copies.flush(this.#slab);
   }
 
   /** Shows the completions of the call at hand. */

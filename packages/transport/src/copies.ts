@@ -1,28 +1,50 @@
-/** Copies of a run: payload of equal packets, which goes to one stretch of memory. */
+/** The copies that a batch of packets asks for: payload to memory. */
 import { TWO_32 } from '@node-roce/wire';
-import { COPY_WORDS, Copy } from './batch.ts';
+import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
 
-/**
- * Writes `count` copies into the list, from word `first` on: of `length` bytes each, `step` bytes apart in the slab from `source` on, to one
- * place behind the other from `offset` of a region on.
- */
-export function writeCopies(
-  list: Uint32Array,
-  first: number,
-  source: number,
-  step: number,
-  region: number,
-  offset: number,
-  length: number,
-  count: number,
-): void {
-  let to = offset;
-  let from = source;
-  for (let i = 0, w = first; i < count; i++, w += COPY_WORDS, from += step, to += length) {
-    list[w + Copy.SOURCE] = from;
-    list[w + Copy.REGION] = region;
-    list[w + Copy.OFFSET_LOW] = to;
-    list[w + Copy.OFFSET_HIGH] = to >= TWO_32 ? Math.floor(to / TWO_32) : 0;
-    list[w + Copy.LENGTH] = length;
+const CAPACITY = 4096;
+
+/** Owns the list, and writes it. */
+export class CopyList {
+  readonly #copy: CopyBatch;
+  readonly #regions: RegionTable;
+  /** Shared memory, which can't be taken away: a link looks it up once. */
+  readonly #words = new Uint32Array(new SharedArrayBuffer(4 * CAPACITY * COPY_WORDS));
+  #count = 0;
+
+  constructor(copy: CopyBatch, regions: RegionTable) {
+    this.#copy = copy;
+    this.#regions = regions;
+  }
+
+  /** Does the copies, from this slab. */
+  flush(slab: Uint8Array): void {
+    if (this.#count === 0) return;
+    this.#copy(slab, this.#regions, this.#words, this.#count);
+    this.#count = 0;
+  }
+
+  /** Makes room for so many; those that wait are done, from this slab, where there is none. */
+  makeRoom(count: number, slab: Uint8Array): void {
+    if (this.#count + count > CAPACITY) this.flush(slab);
+  }
+
+  /** Adds a copy, which there is room for; one of nothing has no place in the list. */
+  add(source: number, region: number, offset: number, length: number): void {
+    const words = this.#words;
+    const w = this.#count++ * COPY_WORDS;
+    words[w + Copy.SOURCE] = source;
+    words[w + Copy.REGION] = region;
+    words[w + Copy.OFFSET_LOW] = offset;
+    words[w + Copy.OFFSET_HIGH] = offset >= TWO_32 ? Math.floor(offset / TWO_32) : 0;
+    words[w + Copy.LENGTH] = length;
+  }
+
+  /**
+   * Adds `count` copies of equal packets: of `length` bytes each, `step` bytes apart in the slab from `source` on, to one place behind the
+   * other from `offset` of a region on.
+   */
+  addRun(source: number, step: number, region: number, offset: number, length: number, count: number): void {
+    for (let i = 0; i < count; i++) this.add(source + i * step, region, offset + i * length, length);
   }
 }

@@ -70,6 +70,11 @@ export class MemoryRegion {
     return false;
   }
 
+  /** Whether a run of packets may be stored at once: where stores are calls, one may fail by itself. */
+  get takesRuns(): boolean {
+    return this.reach === undefined;
+  }
+
   /** It opens nothing any more. */
   invalidate(): void {
     this.#valid = false;
@@ -114,6 +119,10 @@ export class NullRegion extends MemoryRegion {
 
   override get isNull(): boolean {
     return true;
+  }
+
+  override get takesRuns(): boolean {
+    return false;
   }
 
   override locate(): number {

@@ -3,7 +3,6 @@
  * from there. Either way the oldest entry is the one that the next message takes.
  */
 import { bthSolicited, dethSrcQp, iethRkey, immDt, TWO_32 } from '@node-roce/wire';
-import { COPY_WORDS, Copy } from '../batch.ts';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { Access, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import { type Context, RUN_MAX } from '../context.ts';
@@ -214,8 +213,7 @@ export class ReceiveQueue {
     const { payload } = packet;
     const { qpn } = this.#owner;
     const { destQpn } = this.#owner.attributes;
-    let c = context.openCopies(count);
-    const copies = context.copyWords;
+    const copies = context.copiesFor(count);
     let source = packet.at + packet.info.headerLength;
     // The region of the key that was looked up last.
     let key = -1;
@@ -233,9 +231,7 @@ export class ReceiveQueue {
       const lkey = words[element + Sge.LKEY];
       if (lkey !== key) {
         const mr = memory.byLkey(lkey);
-        if (mr === undefined || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0 || mr.isNull) break;
-        // Stores by calls may fail one by one.
-        if (mr.reach !== undefined) break;
+        if (!mr?.takesRuns || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) break;
         if (mr.view.length < mr.offset + mr.length) break;
         key = lkey;
         ({ startHigh, startLow, length, offset: base, region } = mr);
@@ -244,13 +240,7 @@ export class ReceiveQueue {
       const high = words[element + Sge.ADDRESS_HIGH] - startHigh;
       const delta = high * TWO_32 + (words[element + Sge.ADDRESS_LOW] - startLow);
       if (delta < 0 || delta + size > length) break;
-      const to = base + delta;
-      copies[c + Copy.SOURCE] = source;
-      copies[c + Copy.REGION] = region;
-      copies[c + Copy.OFFSET_LOW] = to;
-      copies[c + Copy.OFFSET_HIGH] = to >= TWO_32 ? Math.floor(to / TWO_32) : 0;
-      copies[c + Copy.LENGTH] = payload;
-      c += COPY_WORDS;
+      if (payload > 0) copies.add(source, region, base + delta, payload);
       source += step;
       const q = cqEntries + ((next + n) & cqMask) * cqStride;
       cqes[q + Cqe.WR_ID_LOW] = words[w + RecvWqe.WR_ID_LOW];
@@ -267,8 +257,6 @@ export class ReceiveQueue {
       cqes[q + Cqe.SL] = 0;
     }
     if (n === 0) return 0;
-    // A copy of nothing has no place in the list.
-    if (payload > 0) context.closeCopies(n);
     context.touch(cq);
     cq.commitRun(n, bthSolicited(packet.slab, packet.at) === 1);
     this.#head = (head + n) | 0;

@@ -13,8 +13,8 @@ import type { FramePort } from './frames.ts';
 
 /** Frames of a batch to the port. */
 const BATCH = 64;
-/** Batches in one call: a thread may post as fast as the port takes. */
-const BATCHES_MAX = 8;
+/** Batches in one call, each way: a thread may post as fast as the port takes, and the network go on for ever. */
+export const BATCHES_MAX = 8;
 /** Bytes of an Ethernet header: no frame is shorter. */
 const HEADER_BYTES = 14;
 /** No interface takes longer ones. */

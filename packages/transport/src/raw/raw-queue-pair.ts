@@ -17,7 +17,7 @@ import type { SharedReceiveQueue } from '../srq.ts';
 import { VALID_IN_STATE } from '../transitions.ts';
 import { Service } from '../wr-opcodes.ts';
 import { FrameCounts } from './frame-counts.ts';
-import { type FrameOwner, FrameSender } from './frame-sender.ts';
+import { BATCHES_MAX, type FrameOwner, FrameSender } from './frame-sender.ts';
 import {
   FRAME_SLOT_WORDS,
   Frame,
@@ -29,8 +29,6 @@ import {
 
 /** Frames taken from the port at once. */
 const BATCH = 64;
-/** Batches taken in one call: the network, and a thread that posts receives, may go on for ever. */
-const BATCHES_MAX = 8;
 /** µs after which what is left has its turn: the other queue pairs have theirs first. */
 const SOON = 1;
 

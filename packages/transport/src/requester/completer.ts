@@ -20,7 +20,6 @@ import {
 } from '@node-roce/wire';
 import { Access, QpStateCode, WcStatus } from '../constants.ts';
 import { type Context, RUN_MAX } from '../context.ts';
-import { writeCopies } from '../copies.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
@@ -101,16 +100,11 @@ export class Completer {
       return 0;
     const context = this.#context;
     const mr = context.memory.byLkey(words[element + Sge.LKEY]);
-    if (mr === undefined || mr.isNull || mr.pd !== this.#owner.pd || (mr.access & Access.LOCAL_WRITE) === 0)
-      return 0;
-    // Stores by calls may fail one by one.
-    if (mr.reach !== undefined) return 0;
+    if (!mr?.takesRuns || mr.pd !== this.#owner.pd || (mr.access & Access.LOCAL_WRITE) === 0) return 0;
     const base = mr.locate(words[element + Sge.ADDRESS_HIGH] | 0, words[element + Sge.ADDRESS_LOW] | 0, size);
     if (base < 0) return 0;
-    const first = context.openCopies(count);
     const to = base + index * payload;
-    writeCopies(context.copyWords, first, at + info.headerLength, step, mr.region, to, payload, count);
-    context.closeCopies(count);
+    context.copiesFor(count).addRun(at + info.headerLength, step, mr.region, to, payload, count);
     requester.reads.receivedRun(count);
     requester.acknowledged(psnAdd(psn, count));
     this.#settle(psn);

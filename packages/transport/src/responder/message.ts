@@ -1,7 +1,6 @@
 /** The SEND or WRITE that is arriving at a connected queue pair. */
 import type { OpcodeInfo } from '@node-roce/wire';
 import { type Context, RUN_MAX } from '../context.ts';
-import { writeCopies } from '../copies.ts';
 import type { MemoryRegion } from '../region.ts';
 
 const NONE = 0;
@@ -82,12 +81,8 @@ export class InboundMessage {
   writeMiddles(context: Context, source: number, payload: number, most: number, step: number): number {
     const region = this.#region;
     const count = Math.min(most, RUN_MAX, Math.floor((this.#remaining - 1) / payload));
-    if (count < 1 || region === undefined || !this.writable(count * payload)) return 0;
-    // Stores by calls may fail one by one.
-    if (region.reach !== undefined) return 0;
-    const first = context.openCopies(count);
-    writeCopies(context.copyWords, first, source, step, region.region, this.#offset, payload, count);
-    context.closeCopies(count);
+    if (count < 1 || !region?.takesRuns || !this.writable(count * payload)) return 0;
+    context.copiesFor(count).addRun(source, step, region.region, this.#offset, payload, count);
     this.#offset += count * payload;
     this.#remaining -= count * payload;
     return count;

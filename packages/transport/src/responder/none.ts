@@ -33,11 +33,6 @@ export class NoResponder implements Responder {
     this.#owner.counters.droppedPackets++;
   }
 
-  /** Each packet is taken by itself. */
-  receiveRun(): number {
-    return 0;
-  }
-
   transmit(): number {
     return 0;
   }

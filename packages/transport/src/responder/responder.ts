@@ -17,9 +17,11 @@ export interface Responder {
   receive(packet: InboundPacket): void;
   /**
    * A run of up to `most` request packets that admission let through, whose BTHs differ from this one's in PSNs that rise by one; in the slab
-   * they begin `step` bytes apart. @returns how many were taken; 0, without any effect: not by this way
+   * they begin `step` bytes apart. A service without it takes each packet by itself.
+   *
+   * @returns how many were taken; 0, without any effect: not by this way
    */
-  receiveRun(packet: InboundPacket, most: number, step: number): number;
+  receiveRun?(packet: InboundPacket, most: number, step: number): number;
   /** Replies that wait to be sent. */
   readonly owed: number;
   /**

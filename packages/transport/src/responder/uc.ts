@@ -85,11 +85,6 @@ export class UcResponder implements Responder {
     }
   }
 
-  /** Each packet is taken by itself. */
-  receiveRun(): number {
-    return 0;
-  }
-
   transmit(): number {
     return 0;
   }

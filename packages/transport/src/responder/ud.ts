@@ -81,11 +81,6 @@ export class UdResponder implements Responder {
     receives.deliver(WcOpcode.RECV, GRH_BYTES + payload, packet, sl);
   }
 
-  /** Each packet is taken by itself. */
-  receiveRun(): number {
-    return 0;
-  }
-
   transmit(): number {
     return 0;
   }
