@@ -19,6 +19,7 @@ import {
   type MrCreated,
   QpStateCode,
   RecvWqe,
+  Ring,
   type RingShape,
   SendFlags,
   SendWqe,
@@ -113,7 +114,12 @@ function expectInside(at: number, length: number): void {
 }
 
 /** Two sides by a seed; the left one's program is hostile, and in some seeds the right one's as well. */
-function run(seed: number, posts: readonly WrOpcodeName[]): number {
+function run(
+  seed: number,
+  posts: readonly WrOpcodeName[],
+  type: 'RC' | 'UC' = 'RC',
+  isShared = false,
+): number {
   const random = createRandom(seed);
   const { between } = random;
   const copy: typeof copyBatch = (slab, regions, list, count) => {
@@ -133,6 +139,7 @@ function run(seed: number, posts: readonly WrOpcodeName[]): number {
   const { left, right } = pair;
   const own = restless(left, random);
   const other = restless(right, random);
+  let sharedRing: RingShape | undefined;
   const cap = { maxSendWr: random.pick([4, 16, 64]), maxRecvWr: 64, maxInlineData: 64 };
   for (const [side, { sends, receives }] of [
     [left, own],
@@ -141,8 +148,15 @@ function run(seed: number, posts: readonly WrOpcodeName[]): number {
     let made = 0;
     const newRing = (entries: number, stride: number) =>
       (made++ === 0 ? sends : receives).newRing(entries, stride);
-    side.createQp(cap, { recovery, newRing });
+    const shared =
+      isShared && side === right
+        ? right.adapter.createSrq({ pd: right.pd, maxWr: 64, maxSge: 4, limit: 0, newRing: receives.newRing })
+        : undefined;
+    const options = type === 'RC' ? { recovery } : {};
+    side.createQp(cap, { ...options, type, newRing, ...(shared ? { srq: shared.handle } : {}) });
+    if (shared) sharedRing = shared.ring;
   }
+  const receives = sharedRing ? new Ring(sharedRing) : right.rq;
   const psn: [number, number] = [0xff_fff0, 0xff_fe00];
   const timeout = between(0, 5) === 0 ? 0 : 8;
   const connect = () => pair.connect({ mtu: MTU, psn, attr: { timeout, retryCnt: 7, rnrRetry: 7 } });
@@ -165,6 +179,9 @@ function run(seed: number, posts: readonly WrOpcodeName[]): number {
   // Of some seeds the count of what is posted is wrong, too.
   const miscounts = between(0, 3) === 0;
   let ends = 0;
+  const receiveAll = () => {
+    while (receives.used < 60) right.postRecv(0, elements(other.mr, 16 * MTU), receives);
+  };
   for (let round = 0; round < 30; round++) {
     own.sends.oneIn = random.pick([0, 30, 300]);
     other.receives.oneIn = random.pick([0, 0, 300]);
@@ -183,7 +200,7 @@ function run(seed: number, posts: readonly WrOpcodeName[]): number {
         ...(opcode === 'FLUSH' ? { flush: { length: 8 } } : {}),
       });
     }
-    while (right.rq.used < 60) right.postRecv(0, elements(other.mr, 16 * MTU));
+    receiveAll();
     // Entries under way.
     const { stride } = left.sq;
     if (between(0, 1) === 0)
@@ -196,13 +213,14 @@ function run(seed: number, posts: readonly WrOpcodeName[]): number {
     pair.run(between(0, 400));
     left.poll();
     right.poll();
+    if (left.sq.state === QpStateCode.SQE) left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' });
     if ([left, right].every(({ sq }) => sq.state !== QpStateCode.ERR)) continue;
     ends++;
     restart();
   }
   if (miscounts) restart();
   own.sends.oneIn = other.receives.oneIn = 0;
-  while (right.rq.used < 60) right.postRecv(0, elements(other.mr, 16 * MTU));
+  receiveAll();
   if (miscounts) left.post({ opcode: 'SEND', inline: new Uint8Array(8) });
   pair.run(60 * SECOND);
   if (timeout > 0 || lossy === 0) expect(left.sq.used, 'requests that never end').toBe(0);
@@ -222,6 +240,22 @@ test('requests of every kind', () => {
   }
   expect(wrong).toEqual([]);
   expect(ends).toBeGreaterThan(0);
+});
+
+test.each([
+  ['RC', true],
+  ['UC', false],
+  ['UC', true],
+] as const)('messages of %s, to a shared receive queue: %s', (type, isShared) => {
+  const wrong: string[] = [];
+  for (let seed = FIRST; seed < FIRST + Math.ceil(SEEDS / 3); seed++) {
+    try {
+      run(seed, ['SEND', 'SEND_WITH_IMM', 'RDMA_WRITE', 'LOCAL_INV'], type, isShared);
+    } catch (error) {
+      wrong.push(`seed ${seed}: ${(error as Error).message}`);
+    }
+  }
+  expect(wrong).toEqual([]);
 });
 
 /** A requester whose program gives another value of one word of its first entry from the `reads`-th look on. */
