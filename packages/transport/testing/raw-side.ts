@@ -8,6 +8,7 @@ import {
   type FrameRule,
   gatherSlot,
   invalid,
+  type NewRing,
   type QpAttr,
   type QpCap,
   QpStateCode,
@@ -83,11 +84,12 @@ interface RawOptions {
   maxRecvWr?: number;
   /** Entries of the completion queue. */
   cqe?: number;
+  newRing?: NewRing;
   /** Hears of an event as it is raised. */
   onEvent?: (type: string) => void;
 }
 
-export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8, cqe = 64, onEvent }: RawOptions = {}) {
+export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8, cqe = 64, newRing, onEvent }: RawOptions = {}) {
   const port = new TestPort();
   const events: unknown[] = [];
   const batch = { slab: new Uint8Array(8 * FRAME_ROOM), slots: new Uint32Array(16) };
@@ -118,7 +120,7 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8, cqe = 64, onEvent }: Ra
   const cq = adapter.createCq(cqe);
   const cap = { maxSendWr, maxRecvWr, maxSendSge: 2, maxRecvSge: 2, maxInlineData: 64 };
   const init = { pd, type: 'RAW_PACKET', sendCq: cq.handle, recvCq: cq.handle, cap, sqSigAll: true } as const;
-  const { qpn, sendQueue, recvQueue } = adapter.createQp(init);
+  const { qpn, sendQueue, recvQueue } = adapter.createQp({ ...init, ...(newRing ? { newRing } : {}) });
   let [sq, rq] = [new Ring(sendQueue), new Ring(recvQueue)];
   const completions = new Ring(cq.ring);
   const side = {
@@ -212,12 +214,12 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8, cqe = 64, onEvent }: Ra
       completions.release(completions.producer);
       return found;
     },
-    inline(wrId: number, data: Uint8Array) {
+    inline(wrId: number, data: Uint8Array, length = data.length) {
       const w = sq.wordOf(sq.producer);
       sq.words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.SEND | (SendFlags.INLINE << 8);
       sq.words[w + SendWqe.WR_ID_LOW] = wrId;
       sq.words[w + SendWqe.SGE_COUNT] = 0;
-      sq.words[w + SendWqe.LENGTH] = data.length;
+      sq.words[w + SendWqe.LENGTH] = length;
       sq.bytes.set(data, (w + SendWqe.SGE) * 4);
       sq.publish((sq.producer + 1) | 0);
       adapter.posted(qpn);

@@ -1,8 +1,9 @@
 /** A raw packet queue pair on a port that the test has in its hands. */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { FRAME_ROOM, frameOf, setUpRaw as setUp } from '../../testing/raw-side.ts';
+import { watchedRing } from '../../testing/restless-ring.ts';
 import { WrOpcode } from '../constants.ts';
-import { Adapter, Ring, SendWqe, Sge } from '../index.ts';
+import { Adapter, CONTROL_WORDS, Ring, SendWqe, Sge } from '../index.ts';
 import { RateLimit } from '../pacing/rate-limit.ts';
 
 const EMSGSIZE = 90;
@@ -21,6 +22,34 @@ describe('sending', () => {
       [1, 'SUCCESS', 60],
       [2, 'SUCCESS', 20],
     ]);
+  });
+
+  test.each([
+    ['inline, a length that is right only when it is looked at again', SendWqe.LENGTH, 4000, 64, true],
+    ['inline, a length that was right', SendWqe.LENGTH, 64, 4000, true],
+    ['an element that is longer than the frame', SendWqe.SGE + Sge.LENGTH, 60, 200, false],
+    ['an element that is shorter', SendWqe.SGE + Sge.LENGTH, 60, 20, false],
+  ])('an entry that changes between two looks at it: %s', (_, place, first, then, isInline) => {
+    for (let reads = 2; reads <= 4; reads++) {
+      let looks = 0;
+      const side = setUp({
+        newRing: (entries, stride) =>
+          watchedRing(entries, stride, (words, index) => {
+            const value = words[index];
+            if (index === CONTROL_WORDS + place && value === first && ++looks === reads - 1)
+              words[index] = then;
+            return value;
+          }),
+      });
+      side.activate();
+      const size = isInline ? 64 : 60;
+      if (isInline) side.inline(1, frameOf(1, size), first);
+      else side.send(1, [size]);
+      // A whole frame, or none.
+      const sent = side.port.sent.map(({ length }) => length);
+      const [[, status]] = side.poll();
+      expect(sent).toEqual(status === 'SUCCESS' ? [size] : []);
+    }
   });
 
   test('waits for room, and goes on in order', () => {
