@@ -132,7 +132,9 @@ export class RequesterTracker extends AnsweredRequests {
       if ((out.flags[slot] & EntryFlags.MISSED) !== 0 && time - before < REORDERING) {
         this.counts.missedByCapture--;
       }
-      const again = this.#isSentAgain(psn, time, before, idOrder);
+      // Its answer came first: captures of several queues or ports show that, and nothing is retransmitted so soon.
+      const followsAnswer = (out.flags[slot] & EntryFlags.MISSED) !== 0 && time - before < MIN_PROBE;
+      const again = !followsAnswer && this.#isSentAgain(psn, time, before, idOrder);
       this.fill(entry, slot, packet);
       if (idOrder === IdOrder.LATE)
         out.lastTimes[slot] = Math.min(this.#sentBy, this.classifier.sentBefore(time));
