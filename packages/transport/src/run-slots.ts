@@ -4,21 +4,9 @@
  */
 import { bthPsn, opcodeInfo, psnAdd } from '@node-roce/wire';
 import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
-import type { QpCounters } from './counters.ts';
 
 /** Offset of the PSN in a BTH. */
 const PSN_BYTE = 9;
-
-/** The slot that was finished last, which has one fragment, becomes a run: `more` packets of one fragment each, which are added already, follow. */
-export function growRun(batch: TxBatch, more: number, counters: QpCounters): void {
-  const first = batch.count - 1;
-  const w = first * TX_SLOT_WORDS;
-  batch.slots[w + Tx.FRAGMENT_COUNT] = 1;
-  batch.slots[w + Tx.RUN] = more + 1;
-  batch.lastRun = first;
-  batch.count += more;
-  counters.sentPackets += more;
-}
 
 /** Packets in the slot, and in those behind it that are not written. */
 export function runOf({ slots }: TxBatch, index: number): number {

@@ -43,3 +43,14 @@ export function finishSlot(
   batch.count++;
   source.counters.sentPackets++;
 }
+
+/** The slot that was finished last, which has one fragment, becomes a run: `more` packets of one fragment each, which are added already, follow. */
+export function growRun(batch: TxBatch, more: number, counters: QpCounters): void {
+  const first = batch.count - 1;
+  const w = first * TX_SLOT_WORDS;
+  batch.slots[w + Tx.FRAGMENT_COUNT] = 1;
+  batch.slots[w + Tx.RUN] = more + 1;
+  batch.lastRun = first;
+  batch.count += more;
+  counters.sentPackets += more;
+}

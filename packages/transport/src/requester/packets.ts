@@ -25,9 +25,9 @@ import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
-import { growRun, splitLast } from '../run-slots.ts';
+import { splitLast } from '../run-slots.ts';
 import { addFragment } from '../sge.ts';
-import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
+import { DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 
