@@ -90,10 +90,10 @@ describe('a batch', () => {
   test('has a slot for each packet', () => {
     const { batch, source } = filled();
     expect([...batch.slots.subarray(0, TX_SLOT_WORDS)]).toEqual([
-      0, 12, 0, 1, 2, 2, 4, 7, 6, 0x0300_0007, 0, 0,
+      0, 12, 0, 1, 2, 2, 4, 7, 6, 0x0300_0007, 0, 0, 1,
     ]);
     const second = batch.slots.subarray(TX_SLOT_WORDS, 2 * TX_SLOT_WORDS);
-    expect([...second]).toEqual([64, 16, 1, 2, 5, 3, 4, 7, 6, 0x0300_0007, 0, 9]);
+    expect([...second]).toEqual([64, 16, 1, 2, 5, 3, 4, 7, 6, 0x0300_0007, 0, 9, 1]);
     expect([batch.count, source.counters.sentPackets]).toEqual([2, 2]);
     // Without payload.
     finishSlot(source, batch, 12, batch.fragmentCount, 0, 0);
