@@ -16,6 +16,7 @@ import {
   type Packet,
   parseFrame,
   psnAdd,
+  psnDiff,
   setU24,
   setU64,
   u64,
@@ -493,4 +494,48 @@ test('packets that the capture lost make a rule not testable, with the reason', 
     'not testable',
     expect.stringMatching(/^left out PSNs: once, frame \d+; a loss/),
   ]);
+});
+
+describe('no deviation', () => {
+  /** The verdict of a rule on a host. */
+  async function verdictOf(file: string, rule: string, host: string): Promise<string | undefined> {
+    const { hosts } = await judgeCapture(file);
+    const results = hosts.find((each) => each.host === host)?.results;
+    return results?.find((result) => result.rule.id === rule)?.verdict;
+  }
+
+  test('a host whose ICRCs are all wrong: the capture shows other headers than its peer had', async () => {
+    const frames = (await framesOf(WRITES_A)).map((each) => {
+      if (!isFrom(each, '10.78.0.2')) return each;
+      const frame = each.frame.slice();
+      frame[frame.length - 1] ^= 0xff;
+      return { ...each, frame };
+    });
+    const file = written(frames);
+    expect(await deviationsOf(file, '10.78.0.1')).toEqual([]);
+    expect(await verdictOf(file, 'TRC-11', '10.78.0.2')).toBe('pass');
+  });
+
+  test('READs of an unknown number of responses', async () => {
+    const shows = (each: Frame) => !/RESPONSE_(FIRST|MIDDLE|ONLY)/.test(each.packet?.info.key ?? '');
+    const file = written((await framesOf(READS_B)).filter((each) => isReliable(each) && shows(each)));
+    expect(await deviationsOf(file, '10.78.0.2')).toEqual([]);
+  });
+
+  test('the last packet again, in the middle of going back', async () => {
+    const frames = await framesOf(WRITES_A);
+    const { again } = refused(frames);
+    const sent = frames.slice(0, again).filter(isRequest);
+    const last = sent.reduce((a, b) => (psnDiff(psnOf(b), psnOf(a)) > 0 ? b : a));
+    const { time } = frames[again];
+    const probe = edited({ ...last, time: time + 300n }, (frame) => {
+      frame[18] ^= 0x55;
+    });
+    const first = edited({ ...frames[again], time: time + 600n }, (frame) => {
+      frame[18] ^= 0x33;
+    });
+    expect(await deviationsOf(written(frames.toSpliced(again + 1, 0, probe, first)), '10.78.0.1')).toEqual(
+      [],
+    );
+  });
 });

@@ -59,9 +59,13 @@ export async function judgeCapture(
 ): Promise<CaptureJudgement> {
   // Mirrors, and networks, show packets twice.
   const repeated = new Set<number>();
+  const icrcs: Icrcs = new Map();
   const { connections, summary } = await analyzeCapture(source, {
     ...reading,
-    onPacket: (packet, { repeatedFrame }) => repeatedFrame && repeated.add(nameOf(packet)),
+    onPacket: (packet, { repeatedFrame }) => {
+      if (repeatedFrame) repeated.add(nameOf(packet));
+      countIcrc(icrcs, packet);
+    },
   });
   const reliable = connections.filter(({ transport }) => transport === 'RC');
   if (at !== undefined && !reliable.some(({ a, b }) => a.address === at || b.address === at))
@@ -72,7 +76,7 @@ export async function judgeCapture(
   await readPackets(source, {
     ...reading,
     onPacket: (packet, { addresses }) => {
-      if (packet.icrc === IcrcVerdict.BAD || packet.sampled || repeated.has(nameOf(packet))) return;
+      if (packet.sampled || repeated.has(nameOf(packet)) || isDamaged(packet, icrcs)) return;
       const way = ways.of(packet, addresses);
       const copy = way && tracePacket(packet);
       if (copy !== undefined) way!.trace.add(way!.from, copy);
@@ -89,6 +93,25 @@ export async function judgeCapture(
     ),
   }));
   return { hosts: judged, connections: reliable.length, damage: summary.damage };
+}
+
+/** A host with so many wrong ICRCs for each right one: its headers were changed behind the ICRC. */
+const REWRITTEN = 9;
+
+/** By the number of the source, which is the same in both readings. */
+type Icrcs = Map<number, { ok: number; bad: number }>;
+
+function countIcrc(icrcs: Icrcs, { source, icrc }: RocePacket): void {
+  const counts = icrcs.get(source) ?? { ok: 0, bad: 0 };
+  icrcs.set(source, counts);
+  if (icrc === IcrcVerdict.OK) counts.ok++;
+  else if (icrc === IcrcVerdict.BAD) counts.bad++;
+}
+
+/** The receiver drops the packet. Where nearly all of a host are wrong, the capture shows other headers than the receiver had. */
+function isDamaged({ source, icrc }: RocePacket, icrcs: Icrcs): boolean {
+  const { ok, bad } = icrcs.get(source) ?? { ok: 0, bad: 0 };
+  return icrc === IcrcVerdict.BAD && bad <= REWRITTEN * ok;
 }
 
 /** The connections of a capture, found by addresses, queue pair and frame. */

@@ -64,8 +64,8 @@ export class RequesterRules {
   #wentBack({ frame }: TracePacket, at: number, span: number): void {
     const { position, next, unacknowledged } = this.#flow;
     if (at === position) return;
-    // The last packet alone is a probe for a lost ACK, and no retransmission yet.
-    if (at + span === next && position === next) return;
+    // A requester may repeat its last packet at any time, to ask for an ACK that was lost.
+    if (at > unacknowledged && at + span === next) return;
     const tally = this.#tally('TRC-02');
     tally.occasions++;
     if (at <= unacknowledged) return;

@@ -25,6 +25,8 @@ class Dialogue {
   #flow!: Flow;
   #requester!: RequesterRules;
   #responder!: ResponderRules;
+  /** A READ of an unknown number of PSNs was sent: nothing behind it can be judged. */
+  #isBlind = false;
 
   constructor(side: Side, options: TraceOptions) {
     this.#side = side;
@@ -36,6 +38,7 @@ class Dialogue {
     const { pathMtu, at, tally } = this.#options;
     const side = this.#side;
     const other = otherOf(side);
+    this.#isBlind = false;
     this.#flow = new Flow(pathMtu);
     this.#requester = new RequesterRules(this.#flow, (id) => tally(side, id), at === side);
     this.#responder = new ResponderRules(this.#flow, (id) => tally(other, id), at === other);
@@ -48,15 +51,16 @@ class Dialogue {
     }
     const at = this.#flow.positionOf(packet.psn);
     const span = this.#flow.spanOf(packet);
+    if (span === undefined) this.#isBlind = true;
     // Before the first packet seen nothing is known.
-    if (span === undefined || at < 0) return;
+    if (span === undefined || this.#isBlind || at < 0) return;
     this.#requester.request(packet, at, span);
     this.#responder.request(packet, at, span);
     this.#flow.request(packet, at, span);
   }
 
   response(packet: TracePacket): void {
-    if (!this.#flow.hasBegun) return;
+    if (!this.#flow.hasBegun || this.#isBlind) return;
     const at = this.#flow.positionOf(packet.psn);
     if (at < 0) return;
     this.#requester.response(packet, at);
