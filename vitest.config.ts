@@ -16,7 +16,7 @@ const PURE = [
 ];
 
 /** Files whose programs fetch packages, in the network of the machine. */
-const ONLINE = ['test/arm64.test.ts', 'test/installed.test.ts', 'test/site.test.ts'];
+const ONLINE = ['test/arm64.test.ts', 'test/bundlers.test.ts', 'test/installed.test.ts', 'test/site.test.ts'];
 
 /** Packages whose tests have devices in memory, which they close, and replace no module: those share workers, too. */
 const MEMORY = 'packages/{cli,ibverbs,rdmacm,verbs-api}/src/**/*.test.ts';

@@ -1,9 +1,10 @@
 // Finds the addon and loads it; where that fails, reports the cause and the remedy.
 import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { folder } from './folder.js';
 
+// Bundlers would evaluate an imported createRequire, and look for the addon when they bundle.
+const { createRequire } = process.getBuiltinModule('node:module');
 const require = createRequire(`${folder}/load.js`);
 
 /** Returns the facts that decide whether an addon loads: platform, arch, the C library, where this package is, and whether a bundler took its code elsewhere. */

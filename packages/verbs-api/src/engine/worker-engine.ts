@@ -18,11 +18,12 @@ interface Waiting {
 /** The error of a thread that did not start. A bundle that holds the packages has no worker.js next to it. */
 function startFailure(cause: NodeJS.ErrnoException): RoceError {
   const codes = ['MODULE_NOT_FOUND', 'ERR_MODULE_NOT_FOUND', 'ERR_INVALID_URL'];
-  const isMissing = codes.includes(cause.code ?? '');
+  // webpack makes a worker of its own, which fails with a TypeError.
+  const isOfBundle = codes.includes(cause.code ?? '') || /^(Type|Reference|Syntax)Error$/.test(cause.name);
   return new RoceError('ERR_ROCE_ENGINE', `the engine's thread did not start: ${cause.message}`, {
     errno: 'EIO',
     cause,
-    ...(isMissing && {
+    ...(isOfBundle && {
       expected:
         'worker.js next to the program: keep node-roce out of the bundle, or bundle node-roce/worker as worker.js (docs/guide/deployment.md)',
     }),
