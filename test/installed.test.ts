@@ -204,7 +204,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
     rmSync(join(native, 'build'), { recursive: true });
   });
 
-  test.each(['20', '22', '24'])('the same with Node %s, as npm has it', async (version) => {
+  test.each(['20', '22', '24', '26'])('the same with Node %s, as npm has it', async (version) => {
     const folder = join(place, `node-${version}`);
     mkdirSync(folder);
     writeFileSync(join(folder, 'package.json'), '{}');
