@@ -4,6 +4,8 @@
  */
 // @module-tag slow
 import { execFile, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import {
   cpSync,
   existsSync,
@@ -16,7 +18,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { createServer, type Server } from 'node:http';
 import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -113,6 +117,38 @@ while (v.ibv_poll_cq(cq, 1, wc) === 0) await new Promise((resolve) => setImmedia
 console.log(v.ibv_wc_status_str(wc.status), wc.wr_id, new TextDecoder().decode(memory.subarray(32, 41)));
 await v.ibv_close_device(context);
 `;
+
+/** A registry on loopback with the packages of a folder; requests for others go to npm's own registry. */
+async function serveRegistry(folder: string): Promise<Server> {
+  const upstream = (await run('npm', ['config', 'get', 'registry'])).stdout.trim();
+  const packages = new Map<string, { file: string; manifest: object; integrity: string }>();
+  for (const file of readdirSync(folder)) {
+    const { stdout } = await run('tar', ['-xOf', join(folder, file), 'package/package.json']);
+    const integrity = createHash('sha512')
+      .update(readFileSync(join(folder, file)))
+      .digest('base64');
+    const manifest = JSON.parse(stdout);
+    packages.set(manifest.name, { file, manifest, integrity: `sha512-${integrity}` });
+  }
+  const server = createServer(async (request, response) => {
+    const path = decodeURIComponent(request.url ?? '/').slice(1);
+    const found = packages.get(path);
+    if (found) {
+      const tarball = `http://${request.headers.host}/tarballs/${found.file}`;
+      const entry = { ...found.manifest, dist: { tarball, integrity: found.integrity } };
+      const time = { created: '2026-01-01T00:00:00.000Z', [version]: '2026-01-01T00:00:00.000Z' };
+      const versions = { [version]: entry };
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ name: path, 'dist-tags': { latest: version }, versions, time }));
+    } else if (path.startsWith('tarballs/')) {
+      response.end(readFileSync(join(folder, path.slice('tarballs/'.length))));
+    } else {
+      response.writeHead(302, { location: new URL(`${request.url}`.slice(1), upstream).href }).end();
+    }
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return server;
+}
 
 describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
   beforeAll(async () => {
@@ -246,6 +282,30 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
     const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: folder });
     expect(stdout).toContain('SUCCESS written from afar');
     expect(stdout).toContain('dgram_native.napi.glibc.node');
+  });
+
+  // As it will be once the packages are published: by their names, from a registry, here on loopback.
+  describe('from a registry', () => {
+    let registry: Server;
+    beforeAll(async () => {
+      registry = await serveRegistry(tarballs);
+    });
+    afterAll(() => registry.close());
+
+    test('npm installs the packages by their names', async () => {
+      const folder = join(place, 'named');
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
+      const { port } = registry.address() as AddressInfo;
+      const env = { ...process.env, npm_config_registry: `http://127.0.0.1:${port}/` };
+      const args = ['install', '--no-audit', '--no-fund', 'node-roce', '@node-roce/cli'];
+      await run('npm', args, { cwd: folder, env });
+      cpSync(program(), join(folder, 'program.mjs'));
+      const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: folder });
+      expect(stdout).toContain('SUCCESS written from afar');
+      const roce = await run(join(folder, 'node_modules/.bin/roce'), ['--version'], { cwd: folder });
+      expect(roce.stdout).toBe(`${version}\n`);
+    });
   });
 
   describe.each(['esm', 'cjs'] as const)('in a bundle of esbuild, as %s', (format) => {
