@@ -6,17 +6,21 @@ import { secondRuns } from './test/tiers/second-runs.ts';
 
 /** Tests without sockets, timers and processes: their files share workers, which saves a start and the imports of each. */
 const PURE = [
-  'packages/{wire,pcap,transport,cm,sim,capture,conform}/src/**/*.test.ts',
-  'test/sim-*.test.ts',
-  'test/{model,cm,cm-model}-replay.test.ts',
-  'test/{cm,wire,capture}-fixtures.test.ts',
-  'test/capture-{review,schema,sim,sim-*,verdicts}.test.ts',
-  'test/hostile-{decoders,packets}.test.ts',
-  'test/{conform-engine,rules,state-table,xrc-ledger}.test.ts',
+  'packages/{wire,pcap,transport,cm,sim,capture,conform}/{src,scenarios}/**/*.test.ts',
+  'test/sim/*.test.ts',
+  'test/capture/{cm-fixtures,fixtures,review,schema,sim,sim-*,verdicts,wire-fixtures}.test.ts',
+  'test/hostile/{decoders,packets}.test.ts',
+  'test/conform/engine.test.ts',
+  'test/repo/rules.test.ts',
 ];
 
 /** Files whose programs fetch packages, in the network of the machine. */
-const ONLINE = ['test/arm64.test.ts', 'test/bundlers.test.ts', 'test/installed.test.ts', 'test/site.test.ts'];
+const ONLINE = [
+  'test/links/arm64.test.ts',
+  'test/repo/bundlers.test.ts',
+  'test/repo/installed.test.ts',
+  'test/repo/site.test.ts',
+];
 
 /** Packages whose tests have devices in memory, which they close, and replace no module: those share workers, too. */
 const MEMORY = 'packages/{cli,ibverbs,rdmacm,verbs-api}/src/**/*.test.ts';
@@ -58,7 +62,11 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'rest',
-          include: ['packages/*/src/**/*.test.ts', 'native/test/**/*.test.ts', 'test/**/*.test.ts'],
+          include: [
+            'packages/*/{src,scenarios}/**/*.test.ts',
+            'native/test/**/*.test.ts',
+            'test/**/*.test.ts',
+          ],
           exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**', ...PURE, MEMORY, ...ONLINE],
         },
       },

@@ -1,7 +1,7 @@
 /**
  * Test files that read a wall clock, sleep or set a deadline: `node scripts/clocks.mjs` prints a table of them, with the counts of
  * the three; `--lines` prints every place. test/clocks.json lists, for each file that reads a clock or sleeps, how its verdicts depend on time,
- * and test/clocks.test.ts holds that list and the files together:
+ * and test/repo/clocks.test.ts holds that list and the files together:
  *
  * virtual  The time is an argument of what is tested, or the file only names a clock.
  * event    A verdict waits for an event, with a deadline of minutes. Pauses let something happen: a shorter one tests less.
@@ -34,6 +34,7 @@ const FILES = [
   'test/**',
   'native/test/**',
   'packages/*/src/**.test.ts',
+  'packages/*/scenarios/**',
   'packages/*/testing/**',
   ...['test/fixtures/**', 'test/**/captures/**', 'test/tiers/**', '*.md', '*.txt', '*.json'].map(
     (path) => `:!${path}`,

@@ -16,13 +16,13 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const TESTS = [
   'native/test',
   'packages/link/src/udp.test.ts',
-  'test/hostile-link.test.ts',
-  'test/verbs-loopback.test.ts',
-  'test/port-events.test.ts',
-  'test/open-failure.test.ts',
-  'test/id-window-device.test.ts',
+  'test/hostile/link.test.ts',
+  'test/sockets/loopback.test.ts',
+  'test/sockets/port-events.test.ts',
+  'test/sockets/open-failure.test.ts',
+  'test/links/id-window-device.test.ts',
   'packages/device/src/server.test.ts',
-  'test/hostile-program.test.ts',
+  'test/hostile/program.test.ts',
 ];
 
 for (const script of ['scripts/build-native.mjs', 'native/ibverbs/build.mjs']) {

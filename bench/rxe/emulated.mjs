@@ -1,7 +1,7 @@
 // The sides of the bench under QEMU: two guests whose cards are connected to each other, and in which all programs run.
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { Guest } from '../../test/capture-real/guest.mjs';
+import { Guest } from '../../test/capture/real/guest.mjs';
 import { buildImage, LIBRARY, NODE_SIDE } from './image.mjs';
 
 const LOAD = `modprobe rdma_rxe && { rdma link show rxe0/1 > /dev/null 2>&1 || rdma link add rxe0 type rxe netdev eth0; }`;

@@ -6,7 +6,7 @@ import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Guest } from '../../test/capture-real/guest.mjs';
+import { Guest } from '../../test/capture/real/guest.mjs';
 import { buildGuest } from '../../test/interop/image.mjs';
 import { EXEC_PORT, umCommand } from '../../test/interop/um/guest.mjs';
 

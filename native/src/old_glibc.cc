@@ -1,5 +1,5 @@
 // For the prebuilt addon: what a libstdc++ and a libgcc that are linked in want of a glibc newer than 2.28. Defined here, the linker
-// asks the system's for none of it. test/installed.test.ts holds the result to 2.28.
+// asks the system's for none of it. test/repo/installed.test.ts holds the result to 2.28.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>

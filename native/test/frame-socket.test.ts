@@ -1,4 +1,4 @@
-/** Whole frames on loopback, where CAP_NET_RAW allows it; test/raw-packet.test.ts has a cable. */
+/** Whole frames on loopback, where CAP_NET_RAW allows it; test/links/raw-packet.test.ts has a cable. */
 import { spawnSync } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { turns } from '../../packages/verbs-api/testing/clock.ts';

@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
-import { Namespace } from '../../test/port/namespace.ts';
+import { Namespace } from '../../test/sockets/port/namespace.ts';
 import { DEADLINE_MS } from './support.ts';
 
 const NAME = `roce-full-${process.pid}`;

@@ -1,4 +1,4 @@
-/** The watcher of an interface; what it hears is tested where interfaces can be changed: test/port-events.test.ts. */
+/** The watcher of an interface; what it hears is tested where interfaces can be changed: test/sockets/port-events.test.ts. */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';

@@ -14,7 +14,7 @@ import { bareClassesOf, OTHERS, textsOfCode, textsOfMarkdown, textsOfOther } fro
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Recorded by programs, or written from texts that are checked themselves; the list of the words, and its test. */
 const SKIPPED =
-  /^(docs\/api|test\/fixtures\/.*(?<!\.md)$|test\/capture-real\/captures\/|bench\/results\/|pnpm-lock|scripts\/prose\/words\.json|test\/prose\.test\.ts$)/;
+  /^(docs\/api|test\/fixtures\/.*(?<!\.md)$|test\/capture\/real\/captures\/|bench\/results\/|pnpm-lock|scripts\/prose\/words\.json|test\/repo\/prose\.test\.ts$)/;
 
 const IS_CODE = /\.(ts|mts|tsx|mjs|js)$/;
 

@@ -1,7 +1,7 @@
-/** Perftest's peer of another hand (test/perftest-peer), which judges perf, with the programs that the guest ships. */
+/** Perftest's peer of another hand (test/perf/perftest-peer), which judges perf, with the programs that the guest ships. */
 import { describe, expect, inject, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
-import { playTest } from '../perftest-peer/main.mjs';
+import { playTest } from '../perf/perftest-peer/main.mjs';
 import { GID_INDEX, Guest } from './harness/guest.ts';
 import { eachValue } from './harness/pairwise.ts';
 import { onRelease } from './harness/release.ts';

@@ -1,7 +1,7 @@
 /** Four programs at one address, each connected to rxe and to each other, with one killed at a time: docs/sharing.md. */
 import { openDevice } from '@node-roce/verbs-api';
 import { afterEach, expect, inject, test } from 'vitest';
-import { type Member, type Outside, type Point, storm } from '../sharing/members.ts';
+import { type Member, type Outside, type Point, storm } from '../links/sharing/members.ts';
 import { VerbsAgent } from './harness/agent.ts';
 import { Ends, gidHex, type QueuePairs } from './harness/connect.ts';
 import { GID_INDEX, Guest } from './harness/guest.ts';

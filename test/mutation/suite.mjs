@@ -16,18 +16,18 @@ const TOO_LONG = /\/(psn-wrap|many-queue-pairs)\.test\.ts$/;
 
 /** The simulator's suites that judge, too: a few fixed seeds of each, by the environment that the suite reads. */
 const SCENARIOS = {
-  'sim-scenarios': {},
-  'sim-differential': { ROCE_SIM_SEEDS: 30 },
-  'sim-differential-services': { ROCE_SIM_SEEDS: 12 },
-  'sim-duplicates': { ROCE_SIM_SEEDS: 4 },
-  'sim-random': { ROCE_SIM_SEEDS: 1, ROCE_SIM_COUNT: 40 },
+  'sim/scenarios': {},
+  'sim/differential': { ROCE_SIM_SEEDS: 30 },
+  'sim/differential-services': { ROCE_SIM_SEEDS: 12 },
+  'sim/duplicates': { ROCE_SIM_SEEDS: 4 },
+  'sim/random': { ROCE_SIM_SEEDS: 1, ROCE_SIM_COUNT: 40 },
 };
 
 /** The test files under `root`, with the environment of each: the package's own, and with `scenarios` those of the simulator. */
 export function testFiles(root, { scenarios = true } = {}) {
-  const source = join(root, 'packages/transport/src');
-  const own = readdirSync(source, { recursive: true })
-    .map((name) => join(source, name))
+  const own = ['src', 'scenarios']
+    .map((folder) => join(root, 'packages/transport', folder))
+    .flatMap((folder) => readdirSync(folder, { recursive: true }).map((name) => join(folder, name)))
     .filter((path) => path.endsWith('.test.ts') && !TOO_LONG.test(path))
     .sort()
     .map((path) => ({ path, env: {} }));

@@ -1,5 +1,5 @@
 import { tap, tapCapture } from '@node-roce/sim';
-import { runConnections } from '../capture-sim/run.ts';
+import { runConnections } from '../capture/sim/run.ts';
 
 /**
  * A capture of so many packets, as pcapng, from the middle of a network with loss, reordering, RNR NAKs and ECN

@@ -18,7 +18,7 @@ function live(name: LifeName, seed: number, a: EndpointKind, b: EndpointKind): L
   try {
     life.run();
   } catch (error) {
-    const again = `ROCE_SIM_LIFE=${[name, seed, a, b].join(',')} npx vitest run test/sim-life.test.ts`;
+    const again = `ROCE_SIM_LIFE=${[name, seed, a, b].join(',')} npx vitest run test/sim/life.test.ts`;
     throw new Error(`${(error as Error).message}\n  at ${life.network.now} µs\n  again: ${again}`, {
       cause: error,
     });

@@ -125,7 +125,7 @@ test('a run without a rule is not passed', async () => {
 });
 
 describe('a capture', () => {
-  const folder = fileURLToPath(new URL('../../../test/capture-real/captures/', import.meta.url));
+  const folder = fileURLToPath(new URL('../../../test/capture/real/captures/', import.meta.url));
   const capture = join(folder, 'k61-loss10-write-a.pcap.gz');
 
   test('is judged, host by host, or at the host of --at', async () => {

@@ -1,4 +1,4 @@
-/** The watch of an interface; its events need an interface that can be changed: test/port-events.test.ts. */
+/** The watch of an interface; its events need an interface that can be changed: test/sockets/port-events.test.ts. */
 import { afterEach, expect, test, vi } from 'vitest';
 import type { NetworkInterface } from './interfaces.ts';
 import { type InterfaceEvent, watchInterface } from './watch-interface.ts';

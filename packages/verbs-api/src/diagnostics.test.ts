@@ -1,4 +1,4 @@
-/** The channels of node:diagnostics_channel, with the engine in this thread; with a worker: test/diagnostics.test.ts. */
+/** The channels of node:diagnostics_channel, with the engine in this thread; with a worker: test/sockets/diagnostics.test.ts. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

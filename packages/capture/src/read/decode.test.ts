@@ -101,7 +101,7 @@ function expectAgreement(frame: Uint8Array, linkType: number) {
     expect(ours.ok).toBe(true);
     expect(ours.packet.end).toBe(frame.length);
   } else if (FURTHER.test(theirs.detail)) {
-    // test/capture-kinds.test.ts has an oracle for these.
+    // test/capture/kinds.test.ts has an oracle for these.
     expect(ours.packet.bytes).toBe(frame);
   } else if (
     ours.packet.tunnel === 'none' &&

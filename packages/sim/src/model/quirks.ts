@@ -1,6 +1,6 @@
 /**
  * Deviations of the real rxe (Linux 6.1) from the specification: one row a quirk, by rule.
- * The replay of the captures (test/model-replay.test.ts) allows these deviations and no others, and fails
+ * The replay of the captures (test/sim/model-replay.test.ts) allows these deviations and no others, and fails
  * when one of them no longer shows. docs/quirks.md describes them.
  */
 

@@ -1,0 +1,53 @@
+/** `roce conform --via cm`: the rules of the connection manager, against rping on a device of ours (`roce run`). */
+import { open, play, rules } from '@node-roce/conform';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Devices, isThere, type Running, whyMissing } from '../programs/programs.ts';
+
+const missing = whyMissing() ?? (isThere('rping') ? undefined : 'not installed: rdmacm-utils');
+if (missing) console.log(`rping is not run: ${missing}`);
+
+describe.skipIf(missing !== undefined)('a service of rping', () => {
+  const address = '127.0.0.92';
+  let devices: Devices;
+  let service: Running;
+  let isOver = false;
+
+  /** A connection that fails ends rping. */
+  async function serve(): Promise<void> {
+    while (!isOver) {
+      service = devices.start(0, 'rping', ['-s', '-P', '-S', '4096']);
+      await service.ended;
+    }
+  }
+
+  let served: Promise<void> | undefined;
+
+  beforeAll(async () => {
+    devices = await Devices.open(address);
+    served = serve();
+  });
+  afterAll(async () => {
+    isOver = true;
+    service?.child.kill();
+    await served;
+    await devices?.close();
+  });
+
+  // Patience costs nothing where the answer comes.
+  const opened = () => open({ via: 'cm', host: address, link: 'udp', patience: 10_000 });
+
+  test('keeps every rule of the connection manager', { tags: ['slow', 'gate'] }, async () => {
+    await using bench = await opened();
+    // rping is only just started.
+    while ((await play(rules('CM-01')[0], bench)).verdict === 'not testable') bench.isListening = undefined;
+    for (const rule of rules('CM')) {
+      const { verdict, why, ladder } = await play(rule, bench);
+      expect(verdict, `${rule.id}: ${why.join('\n')}\n${ladder}`).toBe('pass');
+    }
+  });
+
+  test('a rule that needs an agent is not testable', async () => {
+    await using bench = await opened();
+    expect(await play(rules('PSN-01')[0], bench)).toMatchObject({ verdict: 'not testable' });
+  });
+});

@@ -1,0 +1,458 @@
+/** Debian's programs of libibverbs on node-roce's library: what they print, how they end, and what is left of killed ones. */
+// @module-tag slow
+// @module-tag gate
+import { spawn, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { once } from 'node:events';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { libraryPath, programEnvironment, socketPath } from '@node-roce/device';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Devices, type Ended, listening, roce, whyMissing } from './programs.ts';
+
+const missing = whyMissing();
+if (missing) console.log(`programs of libibverbs are not run: ${missing}`);
+
+/** Programs to kill. */
+const KILLS = Number(process.env.ROCE_PROGRAM_KILLS ?? 4);
+
+/** Descriptors of this process. */
+function descriptors(): { sockets: number; others: number } {
+  const names = readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return ''; // Of the folder that was read.
+    }
+  });
+  const sockets = names.filter((name) => name.startsWith('socket:')).length;
+  return { sockets, others: names.length - sockets };
+}
+
+let devices: Devices;
+let port = 21_000;
+
+describe.skipIf(missing !== undefined)('programs of libibverbs', () => {
+  beforeAll(async () => {
+    devices = await Devices.open('127.0.0.71', '127.0.0.72');
+  });
+  afterAll(async () => {
+    await devices.close();
+  });
+
+  const play = async (program: string, ...args: string[]) => {
+    const [server, client] = await devices.pair(program, args, ++port);
+    const what = `server:\n${server.output}\nclient:\n${client.output}`;
+    expect([server.code, client.code], what).toEqual([0, 0]);
+    return [server.output, client.output];
+  };
+
+  test('ibv_devinfo shows a device, a port that is active and its GID', async () => {
+    const { code, output } = await devices.start(0, 'ibv_devinfo', ['-v']).ended;
+    expect(code).toBe(0);
+    expect(output).toMatch(/hca_id:\s+roce0/);
+    expect(output).toMatch(/state:\s+PORT_ACTIVE/);
+    expect(output).toMatch(/GID\[ *0\]:\s+::ffff:127\.0\.0\.71, RoCE v2/);
+    expect(output).not.toMatch(/invalid/);
+    // The library has no ibv_create_flow.
+    expect(output).toMatch(/MEM_WINDOW_TYPE_2B/);
+    // Limits of a program's memory, not of the engine.
+    expect(output).toMatch(/max_mr_size:\s+0x100000000$/m);
+    expect(output).toMatch(/max_mr:\s+2048$/m);
+    expect(output).not.toMatch(/MANAGED_FLOW_STEERING/);
+  });
+
+  test.each([
+    'ibv_rc_pingpong -c',
+    'ibv_rc_pingpong -e -c -s 20000',
+    'ibv_uc_pingpong',
+    'ibv_ud_pingpong -e',
+    'ibv_srq_pingpong',
+  ])('%s ends well at both sides', async (line) => {
+    const [program, ...options] = line.split(' ');
+    for (const output of await play(program, '-g', '0', '-n', '100', ...options))
+      expect(output).toMatch(/100 iters in/);
+  });
+
+  test.skipIf(spawnSync('which', ['fi_pingpong']).status !== 0)(
+    'fi_pingpong of libfabric, over UD, gives its figures',
+    async () => {
+      const args = ['-p', 'verbs;ofi_rxd', '-e', 'rdm', '-I', '10', '-S', '4096', '-c'];
+      const server = devices.start(0, 'fi_pingpong', [...args, '-B', `${++port}`]);
+      await listening(port);
+      const client = devices.start(1, 'fi_pingpong', [...args, '-P', `${port}`, '127.0.0.1']);
+      for (const { code, output } of [await server.ended, await client.ended]) {
+        expect(code, output).toBe(0);
+        expect(output).toMatch(/^4k +10 /m);
+      }
+    },
+  );
+
+  /** Compiles a program of programs/ and runs it at the first device. */
+  const compileAndRun = async (name: string, before: readonly string[] = []): Promise<Ended> => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-compiled-'));
+    const program = join(folder, name);
+    const source = fileURLToPath(new URL(`./${name}.c`, import.meta.url));
+    const compiled = spawnSync('cc', ['-O1', '-pthread', '-rdynamic', source, '-o', program, '-libverbs'], {
+      encoding: 'utf8',
+    });
+    expect(compiled.status, compiled.stderr).toBe(0);
+    const [first, ...rest] = [...before, program];
+    const ended = await devices.start(0, first, rest).ended;
+    rmSync(folder, { recursive: true });
+    return ended;
+  };
+
+  test.each(['forks', 'threads', 'closing'])('%s.c finds nothing wrong', async (name) => {
+    const ended = await compileAndRun(name);
+    expect(ended.output).toMatch(/^ok$/m);
+    expect(ended).toMatchObject({ code: 0, signal: null });
+  });
+
+  test('registered memory keeps every byte and every store, and is the program’s again afterwards', async () => {
+    // Memory that sharing refuses is attached otherwise.
+    const ended = await compileAndRun('memory', ['env', 'ROCE_MEMORY=share']);
+    expect(ended).toMatchObject({ code: 0, signal: null });
+    // The reason why a region is refused is on stderr: an errno has none.
+    const reasons = ended.output
+      .match(/^libibverbs of roce run: .*$/gm)
+      ?.map((line) => line.replace(/^.*: /, ''));
+    expect(reasons).toEqual([
+      'it is the stack of this thread',
+      'it is not mapped',
+      'it is memory that is shared with children (MAP_SHARED)',
+      'it is a mapped memfd',
+      'it is POSIX shared memory',
+      'it is a mapped file that is shared (MAP_SHARED)',
+      'it is System V shared memory',
+      "it is code, or can't be read",
+      'it is in huge pages that are shared',
+      "the kernel refuses to map the device's file there, or no memory is left",
+      'it is read-only, and the access flags let the device write',
+    ]);
+    expect(ended.output).toMatch(/^ok$/m);
+  });
+
+  test('a program that has no descriptors left gets EMFILE', async () => {
+    const script = `
+import ctypes, os, resource
+v = ctypes.CDLL('libibverbs.so.1', use_errno=True)
+for name in ['ibv_get_device_list', 'ibv_open_device']: getattr(v, name).restype = ctypes.c_void_p
+v.ibv_open_device.argtypes = [ctypes.c_void_p]
+device = ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0]
+free = os.dup(0)
+os.close(free)
+for more in range(4):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + more, 1024))
+    print(v.ibv_open_device(device), os.strerror(ctypes.get_errno()))
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+print(v.ibv_open_device(device) is not None)
+`;
+    const { output } = await devices.start(0, '/usr/bin/python3', ['-c', script]).ended;
+    expect(output).toBe(`${'None Too many open files\n'.repeat(4)}True\n`);
+    // Nor does the device keep those of which the program took no descriptors.
+    await expect.poll(() => devices.servers[0].status).toEqual({ programs: 0, objects: 0 });
+  });
+
+  test('ROCE_DEBUG=1 prints why a call has failed', async () => {
+    const script = `
+import ctypes
+v = ctypes.CDLL('libibverbs.so.1')
+for name in ['ibv_get_device_list', 'ibv_open_device', 'ibv_create_cq']: getattr(v, name).restype = ctypes.c_void_p
+v.ibv_open_device.argtypes = [ctypes.c_void_p]
+v.ibv_create_cq.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+device = ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0]
+print(v.ibv_create_cq(v.ibv_open_device(device), 1 << 30, None, None, 0))
+`;
+    const outputs = [];
+    for (const value of ['1', '0']) {
+      const line = ['-c', `ROCE_DEBUG=${value} exec /usr/bin/python3 -c "$0"`, script];
+      outputs.push((await devices.start(0, 'sh', line).ended).output);
+    }
+    expect(outputs[0]).toMatch(/libibverbs of roce run: CREATE_CQ: Invalid argument: cqe: .*expected/);
+    expect(outputs[1]).toBe('None\n');
+  });
+
+  test.skipIf(!existsSync('/usr/include/gloo/transport/ibverbs/device.h'))(
+    'a program of Gloo sums and broadcasts over its ibverbs transport',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-gloo-'));
+      const program = join(folder, 'collective');
+      const source = fileURLToPath(new URL('collective.cc', import.meta.url));
+      const flags = ['-O1', '-pthread', source, '-o', program, '-lgloo', '-libverbs'];
+      const compiled = spawnSync('c++', flags, { encoding: 'utf8' });
+      expect(compiled.status, compiled.stderr).toBe(0);
+      const ranks = [0, 1].map((rank) =>
+        devices.start(rank, program, [`${rank}`, '2', folder, 'roce0', '0']),
+      );
+      for (const { code, output } of await Promise.all(ranks.map(({ ended }) => ended))) {
+        expect(output).toMatch(/^ok$/m);
+        expect(code).toBe(0);
+      }
+      rmSync(folder, { recursive: true });
+    },
+  );
+
+  test('with ROCE_DEBUG=1 every verb that fails prints why, and without it none', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-fails-'));
+    const program = join(folder, 'fails');
+    const source = fileURLToPath(new URL('fails.c', import.meta.url));
+    spawnSync('cc', [source, '-o', program, '-libverbs'], { stdio: 'inherit' });
+    const outputOf = async (value: string) => {
+      const { output, code } = await devices.start(0, 'env', [`ROCE_DEBUG=${value}`, program]).ended;
+      expect(output).toMatch(/^ok$/m);
+      expect(code).toBe(0);
+      return output.split(/^== /m).slice(1);
+    };
+    const calls = await outputOf('1');
+    expect(calls.length).toBeGreaterThan(50);
+    const reasons = /^(libibverbs of roce run: .+: .+)$/m;
+    expect(calls.filter((call) => !reasons.test(call) && !call.startsWith('the end'))).toEqual([]);
+    // Memory that can't be registered is reported in any case.
+    const quiet = (await outputOf('0')).filter(
+      (call) => reasons.test(call) && !call.includes('be registered'),
+    );
+    rmSync(folder, { recursive: true });
+    expect(quiet).toEqual([]);
+  });
+
+  test('a program that is killed under traffic leaves nothing, and its peer gets its error', {
+    timeout: 300_000 + KILLS * 30_000,
+  }, async () => {
+    const all = () => devices.servers.map(({ status }) => status);
+    const used = () => ({
+      ...descriptors(),
+      mappings: readdirSync('/proc/self/map_files').length,
+      bytes: process.memoryUsage().rss,
+    });
+    const none = { programs: 0, objects: 0 };
+    let before = used();
+    for (let round = 0; round < KILLS; round++) {
+      const args = ['-p', `${++port}`, '-x', '0', '-D', '60'];
+      const server = devices.start(0, 'ib_write_bw', args);
+      await listening(port);
+      const client = devices.start(1, 'ib_write_bw', [...args, '127.0.0.1']);
+      // A region, a domain, a completion queue and a queue pair, on both sides: from here on they connect, then write.
+      while (all().some(({ objects }) => objects < 4)) await sleep(5);
+      await sleep(randomInt(400));
+      const [killed, left] = round % 2 === 0 ? [server, client] : [client, server];
+      killed.child.kill('SIGKILL');
+      expect(await killed.ended).toMatchObject({ signal: 'SIGKILL' });
+      const { code, output } = await left.ended;
+      expect(code, `round ${round}: ${output}`).toBeGreaterThan(0);
+      for (let i = 0; i < 500 && all().some(({ programs }) => programs > 0); i++) await sleep(10);
+      expect(all()).toEqual([none, none]);
+      // Resources that are made once exist by now.
+      if (round === 4) before = used();
+    }
+    await play('ibv_rc_pingpong', '-g', '0', '-n', '20', '-c');
+    // A device hears of the end of a program a moment later.
+    const connections = () => devices.servers.map((server) => server.connections);
+    for (let i = 0; i < 500 && connections().some((open) => open > 0); i++) await sleep(10);
+    expect(connections()).toEqual([0, 0]);
+    const after = used();
+    if (KILLS > 10) console.log(`${KILLS} programs killed: ${JSON.stringify({ before, after })}`);
+    expect(after.others).toBeLessThanOrEqual(before.others + 1);
+    // The pool of sockets that an address sends from, one a source port.
+    expect(after.sockets).toBeLessThanOrEqual(before.sockets + 2 * 16);
+    expect(after.mappings).toBeLessThan(before.mappings + 50);
+    expect(after.bytes).toBeLessThan(before.bytes + 64 * 2 ** 20);
+  });
+});
+
+test.skipIf(missing !== undefined)('the demo captures every packet, and every ICRC is right', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-demo-run-'));
+  const demo = fileURLToPath(new URL('../../scripts/demo-run.mjs', import.meta.url));
+  const ran = spawnSync(process.execPath, [demo, 'ibv_rc_pingpong', '-c', '-n', '100'], {
+    cwd: folder,
+    encoding: 'utf8',
+    timeout: 240_000,
+  });
+  rmSync(folder, { recursive: true });
+  expect(ran.stderr).toBe('');
+  expect(ran.status).toBe(0);
+  const [, packets, right] = /(\d+) RoCE v2 packets, ICRC right in (\d+), wrong in 0,/.exec(ran.stdout) ?? [];
+  expect(right).toBe(packets);
+  // Four packets of data for each message, and 100 messages each way.
+  expect(Number(packets)).toBeGreaterThanOrEqual(800);
+});
+
+describe.skipIf(missing !== undefined)('roce run', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-run-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const run = (...args: string[]) =>
+    spawnSync(process.execPath, [roce, 'run', ...args], {
+      encoding: 'utf8',
+      env: { ...process.env, XDG_RUNTIME_DIR: folder },
+      timeout: 240_000,
+    });
+
+  test('starts a device where none is there, and uses it again', () => {
+    for (let i = 0; i < 2; i++) {
+      const { status, stdout, stderr } = run('-a', '127.0.0.73', 'ibv_devinfo');
+      expect(stderr).toBe('');
+      expect(stdout).toMatch(/hca_id:\s+roce0/);
+      expect(status).toBe(0);
+    }
+  });
+
+  test('options after the program are the program’s', () => {
+    expect(run('-a', '127.0.0.73', 'sh', '-c', 'echo $0 $1', '--help', '-a').stdout).toBe('--help -a\n');
+    expect(run('-a', '127.0.0.73', '--', 'echo', '--', '-x').stdout).toBe('-- -x\n');
+  });
+
+  test('--memory and the options of AddressSanitizer reach the program', () => {
+    const given = (...args: string[]) =>
+      run('-a', '127.0.0.73', ...args, 'printenv', 'ROCE_MEMORY', 'ASAN_OPTIONS').stdout;
+    expect(given()).toBe('verify_asan_link_order=0\n');
+    expect(given('--memory', 'attach')).toBe('attach\nverify_asan_link_order=0\n');
+    expect(given('--memory', 'share')).toBe('share\nverify_asan_link_order=0\n');
+    const wrong = run('--memory', 'copy', 'true');
+    expect(wrong.status).toBe(2);
+    expect(wrong.stderr).toContain('one of auto, attach, share');
+  });
+
+  test('passes exit codes and signals on', async () => {
+    expect(run('-a', '127.0.0.73', 'sh', '-c', 'exit 7').status).toBe(7);
+    expect(run('-a', '127.0.0.73', 'sh', '-c', 'kill -9 $$').status).toBe(137);
+    const child = spawn(
+      process.execPath,
+      [
+        roce,
+        'run',
+        '-a',
+        '127.0.0.73',
+        'sh',
+        '-c',
+        'trap "exit 5" TERM; echo up; while :; do sleep 0.05; done',
+      ],
+      { env: { ...process.env, XDG_RUNTIME_DIR: folder }, stdio: ['ignore', 'pipe', 'inherit'] },
+    );
+    await once(child.stdout, 'data');
+    child.kill('SIGTERM');
+    expect((await once(child, 'exit'))[0]).toBe(5);
+  });
+
+  test('names a program that it cannot run', () => {
+    expect(run('no-such-program').status).toBe(127);
+    // An ELF header of 64 bits without a program header, thus without a loader.
+    const header = Buffer.alloc(64);
+    header.write('\x7fELF\x02\x01\x01', 'latin1');
+    header.writeUInt16LE(56, 54);
+    const program = join(folder, 'static');
+    writeFileSync(program, header, { mode: 0o755 });
+    const { status, stderr } = run(program);
+    expect(status).toBe(126);
+    expect(stderr).toContain('statically linked');
+    const mine = join(folder, 'mine');
+    copyFileSync('/bin/true', mine);
+    expect(run('-a', '127.0.0.73', mine).status).toBe(0);
+  });
+
+  test('refuses a device in a folder that others can enter', async () => {
+    const open = mkdtempSync(join(tmpdir(), 'roce-run-open-'));
+    mkdirSync(join(open, 'roce'), { mode: 0o755 });
+    const other = createServer().listen(join(open, 'roce/127.0.0.73.sock'));
+    const args = [roce, 'run', '-a', '127.0.0.73', 'echo', 'it ran'];
+    const child = spawn(process.execPath, args, { env: { ...process.env, XDG_RUNTIME_DIR: open } });
+    const output = (await child.stdout.toArray()).join('') + (await child.stderr.toArray()).join('');
+    other.close();
+    rmSync(open, { recursive: true });
+    expect(output).toContain('must belong to this user, mode 700');
+    expect(output).not.toContain('it ran');
+  });
+
+  test('names the reason where no device can be started', () => {
+    const { status, stderr } = run('-a', '192.0.2.99', 'true');
+    expect(status).toBe(1);
+    expect(stderr).toContain('192.0.2.99');
+    expect(stderr).toContain('no interface');
+  });
+
+  const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0;
+
+  test.skipIf(!canUnshare)(
+    'has a device for each network namespace, also at one address and side by side',
+    async () => {
+      // Each program, and thus its device, stays until it has nothing more to read.
+      const line = ['run', '-a', '127.0.0.74', 'sh', '-c', 'ibv_devinfo; echo $ROCE_SOCKET; cat'];
+      const there = `ip link set lo up && exec "$@"`;
+      const environment = { ...process.env, XDG_RUNTIME_DIR: folder };
+      const children = [
+        [process.execPath, roce, ...line],
+        ['unshare', '-n', 'sh', '-c', there, 'sh', process.execPath, roce, ...line],
+      ].map(([program, ...args]) =>
+        spawn(program, args, { env: environment, stdio: ['pipe', 'pipe', 'inherit'] }),
+      );
+      const sockets = await Promise.all(
+        children.map(async ({ stdout }) => {
+          let output = '';
+          for await (const data of stdout) {
+            output += data;
+            const [, socket] = /hca_id:\s+roce0[\s\S]*^(\/.*)$/m.exec(output) ?? [];
+            if (socket !== undefined) return socket;
+          }
+          return output;
+        }),
+      );
+      expect(sockets[0]).toBe(socketPath('127.0.0.74', environment));
+      expect(sockets[1]).not.toBe(sockets[0]);
+      // The device of the other namespace is refused, by `roce run` and by both libraries.
+      const refused = run('--socket', sockets[1], 'ibv_devinfo');
+      expect(refused.status).toBe(1);
+      expect(refused.stderr).toMatch(
+        /is in another network namespace \(net:\[\d+\]; here it is net:\[\d+\]\)/,
+      );
+      const env = programEnvironment(libraryPath(), sockets[1], process.env);
+      for (const program of ['ibv_devinfo', 'rping -c -C 1 -a 127.0.0.1']) {
+        const [name, ...rest] = program.split(' ');
+        if (spawnSync('which', [name]).status !== 0) continue;
+        const ran = spawnSync(name, rest, {
+          env: env as NodeJS.ProcessEnv,
+          encoding: 'utf8',
+          timeout: 240_000,
+        });
+        expect(ran.status).not.toBe(0);
+        expect(ran.stderr).toContain('is in another network namespace: its packets would leave there');
+      }
+      for (const child of children) child.stdin.end();
+      await Promise.all(children.map((child) => once(child, 'exit')));
+    },
+  );
+
+  test.skipIf(spawnSync('which', ['rping']).status !== 0)(
+    'has all addresses of the interface without -a, IPv4 and IPv6 on one port',
+    async () => {
+      const { status, stdout, stderr } = run('ibv_devinfo', '-v');
+      expect([status, stderr]).toEqual([0, '']);
+      expect(stdout).toMatch(/GID\[ *\d+\]:\s+::ffff:127\.0\.0\.1, RoCE v2/);
+      expect(stdout).toMatch(/GID\[ *\d+\]:\s+::1, RoCE v2/);
+      for (const address of ['127.0.0.1', '::1']) {
+        const child = spawn(process.execPath, [roce, 'run', 'rping', '-s', '-a', '::0', '-C', '2'], {
+          env: { ...process.env, XDG_RUNTIME_DIR: folder },
+          stdio: 'ignore',
+        });
+        const ended = once(child, 'exit');
+        // A client that comes too early is refused, and the server does not hear of it.
+        let client = run('rping', '-c', '-C', '2', '-a', address);
+        for (let tries = 0; client.status !== 0 && tries < 50; tries++)
+          client = run('rping', '-c', '-C', '2', '-a', address);
+        expect(client.status, client.stderr).toBe(0);
+        expect(await ended).toEqual([0, null]);
+      }
+    },
+  );
+});

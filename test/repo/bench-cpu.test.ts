@@ -1,0 +1,70 @@
+/** `npm run bench -- --cpu`: its order of turns and figures by sessions that record them; the command with both of a quick row's programs. */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { measureRow, rowLines } from '../../bench/cpu/cpu.mjs';
+
+const run = promisify(execFile);
+const bench = join(import.meta.dirname, '../../bench/run.mjs');
+
+test('slices have equal processor time, in turn; figures are the lowest, ratios of the last one', async () => {
+  const turns: string[] = [];
+  const contender = (name: string, ns: number, reason = '') => ({
+    name,
+    missing: () => reason,
+    async open() {
+      let slice = 0;
+      return {
+        async run(count: number) {
+          turns.push(`${name} ${count}`);
+          return ns * (1 + (slice++ % 3));
+        },
+        async close() {
+          turns.push(`${name} closed`);
+        },
+      };
+    },
+  });
+  const contenders = [contender('C', 100), contender('base', 1, 'it is not here'), contender('tree', 200)];
+  const times = { slices: 2, slice: 1e-4, warmUp: 1e-7 };
+  const result = await measureRow({ name: 'row' }, contenders, times);
+  expect(turns).toEqual([
+    'C 64',
+    'tree 64',
+    'C 1000',
+    'tree 500',
+    'tree 500',
+    'C 1000',
+    'C closed',
+    'tree closed',
+  ]);
+  expect(result).toMatchObject({
+    results: [
+      { contender: 'C', ns: 200, ratio: 0.5 },
+      { contender: 'tree', ns: 400 },
+    ],
+    missing: [{ contender: 'base', reason: 'it is not here' }],
+  });
+  expect(rowLines(result).join('\n')).toMatch(
+    /^row\n {2}C +200 ns +0.50 ×\n {2}tree +400 ns\n {2}base +it is not here$/,
+  );
+});
+
+test('a stream in C and in node-roce, the payload compared', { tags: ['slow'] }, async () => {
+  const args = [bench, '--cpu', '--quick', '--only', 'SEND 64 B, by objects|round trip', '--json', '-'];
+  const { rows } = JSON.parse((await run(process.execPath, args)).stdout);
+  expect(rows).toHaveLength(2);
+  for (const { results, missing } of rows) {
+    const names = [...results, ...missing].map(({ contender }: { contender: string }) => contender);
+    expect(names.sort()).toEqual(['C', 'C of 17a937cf', 'node-roce']);
+    for (const { ns } of results) expect(ns).toBeGreaterThan(0);
+  }
+});
+
+test('an option that it does not take is named, exit code 2', async () => {
+  const failure = await run(process.execPath, [bench, '--cpu', '--all']).catch((error) => error);
+  expect(failure.code).toBe(2);
+  expect(failure.stderr).toContain('--cpu takes no --all');
+});
