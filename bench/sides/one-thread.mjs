@@ -53,8 +53,7 @@ export class Streams {
   #received = 0;
   #ready = 0;
 
-  /** @param way how they are posted: `objects`, or `numbers` (SEND alone) */
-  static async open({ operation, size, window, batch, way = 'objects', port }) {
+  static async open({ operation, size, window, batch, port }) {
     const streams = new Streams();
     const reads = operation === 'READ';
     const options = { bytes: size, fillLeft: reads ? 0 : 7, fillRight: reads ? 7 : 0 };
@@ -62,8 +61,7 @@ export class Streams {
     [streams.#a, streams.#b] = await pair(port, { ...options, cap });
     const { mr } = streams.#a;
     const remote = streams.#b.mr.remote();
-    if (way === 'numbers' && !streams.#a.qp.postSendOf) throw new Error('no posting by numbers');
-    streams.#plan = { operation, size, window, batch, way };
+    streams.#plan = { operation, size, window, batch };
     const sgList = [{ mr, offset: 0, length: size }];
     streams.#requests = Array.from({ length: batch }, (_, i) => {
       const signaled = i === batch - 1;
@@ -76,19 +74,13 @@ export class Streams {
   }
 
   #post() {
-    const { batch, size, way } = this.#plan;
-    const { qp, mr } = this.#a;
-    if (way === 'numbers') for (let i = 1; i <= batch; i++) qp.postSendOf(mr, 0, size, i === batch ? 2 : 0);
-    else qp.postSend(this.#requests);
-    this.#posted += batch;
+    this.#a.qp.postSend(this.#requests);
+    this.#posted += this.#plan.batch;
   }
 
   #postReceives() {
-    const { size, way } = this.#plan;
-    const { qp, mr } = this.#b;
     while (this.#ready <= READY - RECEIVES) {
-      if (way === 'numbers') for (let i = 0; i < RECEIVES; i++) qp.postRecvOf(mr, 0, size);
-      else qp.postRecv(this.#receives);
+      this.#b.qp.postRecv(this.#receives);
       this.#ready += RECEIVES;
     }
   }
