@@ -1,26 +1,15 @@
 import { bthPsn, opcodeInfo } from '@node-roce/wire';
-import type { PeerTable } from './addresses.ts';
+import type { AdapterOptions } from './adapter-options.ts';
 import { Admission } from './admission.ts';
-import {
-  type CopyBatch,
-  copyBatch,
-  EFAULT,
-  RegionTable,
-  type RxBatch,
-  TX_SLOT_WORDS,
-  Tx,
-  type TxBatch,
-} from './batch.ts';
-import type { Congestion } from './congestion/options.ts';
-import { type Experimental, WcStatus } from './constants.ts';
-import { Context, type Host } from './context.ts';
+import { copyBatch, EFAULT, RegionTable, type RxBatch, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
+import { WcStatus } from './constants.ts';
+import { Context } from './context.ts';
 import {
   type AhAttr,
   type CqContents,
   type CqCreated,
   DEVICE_LIMITS,
   type DeviceLimits,
-  type GidEntry,
   type MrCreated,
   type MrInit,
   type MwCreated,
@@ -32,7 +21,6 @@ import {
   type QpQuery,
   type QpResized,
   RECOVERY_DEFAULTS,
-  type Recovery,
   type SrqAttr,
   type SrqCreated,
   type SrqInit,
@@ -44,48 +32,11 @@ import {
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { RoceBug } from './errors.ts';
 import { QueuePairs } from './queue-pairs.ts';
-import type { FrameCount, FrameHost, FrameRule } from './raw/frames.ts';
+import type { FrameCount, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
-import type { ResidueClass } from './residue-class.ts';
 import { DOORBELL_RECV, type NewRing, type Ring, type RingShape } from './rings.ts';
 import { unfoldRuns } from './run-slots.ts';
 import type { Clock } from './times.ts';
-
-export interface AdapterOptions extends Host {
-  /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
-  random: () => number;
-  peers: PeerTable;
-  gids: readonly GidEntry[];
-  /** Largest path MTU of the port, bytes. */
-  activeMtu: number;
-  /** Ethernet frames of the interface, for raw packet queue pairs; without it they are refused. */
-  frames?: FrameHost | undefined;
-  regions?: RegionTable;
-  /** Copies payload into regions; plain JavaScript unless the link brings something better. */
-  copy?: CopyBatch;
-  limits?: Partial<DeviceLimits>;
-  /** Bytes of the receive socket's buffer as the kernel counts them: READs ask for no more at once. */
-  receiveBuffer?: number;
-  /** Whether ACKs carry the count of posted receives; otherwise 31, no limit. `setCredits` changes it for a queue pair. */
-  credits?: boolean;
-  /** Whether program and engine may be on two threads, so that the rings between them are SharedArrayBuffers (true). */
-  sharedRings?: boolean;
-  /** How reliable connections recover from losses, unless they are created otherwise. */
-  recovery?: Partial<Recovery>;
-  /** Congestion control of connections, unless they are created otherwise. */
-  congestion?: Partial<Congestion>;
-  /** Parts that no other implementation has confirmed; without, they are refused. */
-  experimental?: readonly Experimental[] | undefined;
-  /** The QPNs that it draws; other adapters at its addresses draw the others. */
-  numbers?: ResidueClass | undefined;
-  /** Throws `RoceBug` where an invariant of the engine is broken; otherwise that is counted and fails the queue pair. */
-  throwBugs?: boolean;
-  /**
-   * Reading of the clock of completion times when the time of the calls was 0, ns: the clock that the link stamps packets by,
-   * CLOCK_MONOTONIC. Default 0.
-   */
-  clockOrigin?: number;
-}
 
 /** Queue pairs whose timers one call of `advance` runs. */
 const TIMERS_PER_CALL = 4096;

@@ -1,4 +1,5 @@
 export * from './adapter.ts';
+export type { AdapterOptions } from './adapter-options.ts';
 export { isMulticastGid, type PeerTable } from './addresses.ts';
 export * from './batch.ts';
 export * from './congestion/options.ts';

@@ -14,6 +14,7 @@ import type { RequesterParts } from '../parts.ts';
 import type { RoundTrip } from '../round-trip.ts';
 import { Timer } from '../timers.ts';
 import type { LossBursts } from './loss-bursts.ts';
+import { MissingResponses } from './missing-responses.ts';
 import { Probe } from './probe.ts';
 import { ProbeSender } from './probe-sender.ts';
 import { ReadRepair } from './read-repair.ts';
@@ -47,19 +48,15 @@ export class Recovery {
   readonly #repair: Repair;
   readonly #readRepair: ReadRepair;
   readonly #peer: SelectiveRepeat;
+  readonly #missing = new MissingResponses();
   #idle = true;
   #probes = false;
   /** `flight.acknowledgedPackets` up to which losses were counted. */
   #counted = 0;
-  /** Times that all was retransmitted because nothing was heard, modulo 2^32. */
-  #restarts = 0;
   /** The ACK timer ran out, and the packets that were in flight then may still be on their way. */
   #mayBeSlow = false;
   /** The PSN that an RNR NAK refused: until it comes again, the peer is silent about what follows (§9.7.5.2.8); −1: none is. */
   #refusedPsn = NONE;
-  /** `unackedPsn` at which responses were found missing last, and the restarts then: after another one, they are missing again; −1: none since. */
-  #missingPsn = NONE;
-  #missingRestarts = 0;
 
   constructor(
     parts: RequesterParts,
@@ -102,7 +99,7 @@ export class Recovery {
     this.retries.grant(owner.attributes.retryCnt);
     this.retries.grantRnr(owner.attributes.rnrRetry);
     this.#enableProbes();
-    this.#missingPsn = NONE;
+    this.#missing.forget();
     this.#mayBeSlow = false;
     this.#counted = flight.acknowledgedPackets;
     this.#idle = true;
@@ -144,7 +141,8 @@ export class Recovery {
       return;
     if (this.#repair.active || reads.early.count > 0 || flight.cursor.psn !== flight.sendPsn) return;
     this.#mayBeSlow = false;
-    this.#refusedPsn = this.#missingPsn = NONE;
+    this.#refusedPsn = NONE;
+    this.#missing.forget();
     this.#counted = flight.acknowledgedPackets;
     this.#idle = true;
   }
@@ -167,7 +165,7 @@ export class Recovery {
   /** After answers that acknowledged something: where the cursor goes on from. */
   settled(): void {
     const { context, flight, owner, pacing } = this.#parts;
-    if (this.#missingPsn !== flight.unackedPsn) this.#missingPsn = NONE;
+    this.#missing.progress(flight.unackedPsn);
     if (flight.isCursorBehind && this.#isTimeoutUndone) {
       pacing.congestion.undo();
       takeUp(this.#parts);
@@ -244,13 +242,13 @@ export class Recovery {
   /** A response was lost (implied NAK, §9.7.5.1.5): all is asked for again, once for each place where one is missing. */
   impliedNak(): void {
     const { flight } = this.#parts;
-    if (this.#isKnownMissing || flight.out <= 0) return;
+    if (this.#missing.isAsked(flight.unackedPsn) || flight.out <= 0) return;
     if (this.#spendForMissing()) this.goBack('implied-nak');
   }
 
   /** A response came, and some before it did not: those are asked for alone. @returns false: no retry was left */
   responsesMissing(): boolean {
-    return this.#isKnownMissing || this.#spendForMissing();
+    return this.#missing.isAsked(this.#parts.flight.unackedPsn) || this.#spendForMissing();
   }
 
   /** A response came before one that is missing, and is kept. */
@@ -264,10 +262,6 @@ export class Recovery {
     return spendRetry(this.retries, owner, failed);
   }
 
-  get #isKnownMissing(): boolean {
-    return this.#missingPsn === this.#parts.flight.unackedPsn && this.#missingRestarts === this.#restarts;
-  }
-
   /** It counts against `retry_cnt` as a timeout does. */
   #spendForMissing(): boolean {
     this.#wake();
@@ -275,8 +269,7 @@ export class Recovery {
     owner.counters.impliedNakSeqErr++;
     if (!this.#spends()) return false;
     this.#lossReported(Loss.GAP);
-    this.#missingPsn = flight.unackedPsn;
-    this.#missingRestarts = this.#restarts;
+    this.#missing.asked(flight.unackedPsn);
     return true;
   }
 
@@ -396,7 +389,7 @@ export class Recovery {
   #timedOut(): void {
     this.#wake();
     this.#parts.owner.counters.timeouts++;
-    this.#restarts = (this.#restarts + 1) | 0;
+    this.#missing.restarted();
     if (!this.#spends()) return;
     this.#probe.timedOut(this.#parts.context.clock[0]);
     this.#onLoss(Loss.TIMEOUT);
@@ -413,7 +406,7 @@ export class Recovery {
       return;
     }
     const { queue } = flight;
-    this.#restarts = (this.#restarts + 1) | 0;
+    this.#missing.restarted();
     if (this.ackTimer.unsettledOverdue(flight.sendPsn)) this.#lossReported(Loss.WHOLE);
     this.goBack(queue.isReadOrAtomic(queue.head) ? 'implied-nak' : 'sequence-nak');
   }
