@@ -1,5 +1,5 @@
-// Registered memory, in two ways. Shared: its pages become pages of a file that the device has, too: the offset of a page is its address,
-// so that regions may overlap and share pages. When the last region of a page goes, the page is the program's alone again. Attached: the
+// Registered memory, in two ways. Shared: its pages become pages of a file that the device has, too (pages.c). The offset of a page is its
+// address, so that regions may overlap and share pages. When the last region of a page goes, the page becomes private again. Attached: the
 // pages stay what they are, and the device reads and writes them by a descriptor (attach.c).
 //
 // A child of fork has pages of its own in their place, with what the parent's had, as after a fork without regions.

@@ -25,7 +25,7 @@ const RECEIVE_BATCHES = 8;
 const DRAIN_MICROSECONDS = 30_000;
 /** How long it waits while turns end early for a program that polls; then turns drain the socket. */
 const EARLY_MICROSECONDS = 1_000;
-/** The time that a batch of these counts for, µs: a stall of the thread takes no packets in, and small batches are soon many. */
+/** Bounds on the time charged per batch, µs: a stalled thread receives nothing, and small batches would add up too fast. */
 const BATCH_MIN_MICROSECONDS = 750;
 const BATCH_MAX_MICROSECONDS = 1_000;
 /**

@@ -6,8 +6,8 @@ import { Refusals } from './refusals.ts';
 import { MIN_TIMER } from './retry-timer.ts';
 
 const MICROSECOND = 1000;
-/** And within so much of its usual time, where no queue is on the way. */
-const REACTION_SPREAD = 4 * MICROSECOND;
+/** A sender reacts within so much of its usual time, where no queue is on the way. */
+export const REACTION_SPREAD = 4 * MICROSECOND;
 
 /** The answers that may be the cause of a retransmission. A PSN of −1: nothing of the kind waits for it. */
 export class AnswerEvidence {

@@ -5,15 +5,11 @@
  */
 import type { RetransmitCause } from '../facts.ts';
 import { fitsTimer, isExactTimer } from '../record/timers.ts';
+import { MIN_JIFFIES_TIMER, MIN_PROBE, MIN_TIMER } from './retry-timer.ts';
 import type { SentAgain } from './sent-again.ts';
 
 const MILLISECOND = 1e6;
-/** Silence shorter than this is no retry timer's: see `retransmit-classifier.ts`. */
-const MIN_TIMER = 0.9 * MILLISECOND;
-const MIN_JIFFIES_TIMER = 3.5 * MILLISECOND;
-/** Tail loss probes come after more silence than this. */
-const MIN_PROBE = 45_000;
-/** They come after two round trips, or a little later where the last ACK may be delayed: after less than so many. */
+/** Tail loss probes come after two round trips, or a little later where the last ACK may be delayed: after less than so many. */
 const PROBE_ROUND_TRIPS = 8;
 /** A reaction is the usual one if it takes no longer than so many times this sender's earlier ones. */
 const USUAL = 4;

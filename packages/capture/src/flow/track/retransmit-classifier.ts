@@ -1,13 +1,13 @@
 /**
  * Causes of retransmissions (docs/capture.md, "How causes are found").
  *
- * The packets before a retransmission are kept as evidence: a sequence NAK, an RNR NAK with its
- * wait, a response that came while an earlier one was missing, and the start of the retry timer. A cause is
- * named only where the evidence excludes the others; two that are possible make it `unknown`. All times
+ * The packets before a retransmission are its evidence. `evidence.ts` keeps sequence NAKs, RNR NAKs with their waits, and missing
+ * responses; `retry-timer.ts` decides which silence is a timeout and which a probe; `go-backs.ts` finds the retransmission that a packet
+ * continues. A cause is certain only where the evidence excludes the others. Otherwise `likely-cause.ts` names the likely one. All times
  * are nanoseconds.
  */
 import type { RetransmitCause } from '../facts.ts';
-import { AnswerEvidence } from './evidence.ts';
+import { AnswerEvidence, REACTION_SPREAD } from './evidence.ts';
 import { type GoBack, GoBacks } from './go-backs.ts';
 import { IdOrder } from './identification.ts';
 import { type LikelyCause, LikelyCauses } from './likely-cause.ts';
@@ -18,8 +18,6 @@ import type { Verdict } from './verdict.ts';
 const MICROSECOND = 1000;
 const MILLISECOND = 1e6;
 
-/** And within so much of its usual time, where no queue is on the way. */
-const REACTION_SPREAD = 4 * MICROSECOND;
 /** Packets this close were queued together. */
 const BURST = 20 * MICROSECOND;
 
