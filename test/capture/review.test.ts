@@ -55,7 +55,12 @@ test('loss10_both_mixed: the NAK, and the responses that were missing, each with
   // The READ that the timer began with was lost before the tap: no silence is shown that a timer could have.
   expect(by(54)).toMatchObject({ cause: 'timeout', grade: 'likely', wait: 0, side: 'requester' });
   expect(analysis.findings[0].text).toContain('1 after an ACK timeout (likely, at 0.017 s);');
-  expect(by(79)).toMatchObject({ cause: 'implied-nak', evidence: 73, missing: 'response' });
+  expect(by(79)).toMatchObject({ cause: 'implied-nak', evidence: 73, missing: 'response', reason: 'lost' });
+  // Losses on both sides of the tap; the atomics behind the READ were asked for again, so their answers were not overtaken.
+  expect(analysis.verdict).toMatchObject({
+    text: 'The path between 10.77.0.2 and 10.77.0.3 lost packets or answers; this explains all 4 recoveries.',
+    also: [],
+  });
 });
 
 test('loss15_cm: 2.24 s of silence are about the ACK timeout that the connection manager agreed', async () => {
@@ -208,6 +213,6 @@ test('the overview has how much, how often, why and where', async () => {
     incast: undefined,
   });
   expect(overviewText(analysis.overview)[1]).toBe(
-    '34 packets retransmitted in 3 go-back-N events: 3 sequence NAKs',
+    '34 packets retransmitted in 3 recoveries (go-back-N): 3 sequence NAKs',
   );
 });

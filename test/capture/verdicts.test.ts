@@ -25,7 +25,11 @@ const EXPECTED: readonly [name: string, verdict: Partial<Verdict>, text: RegExp]
   ['pkey', { kind: 'pkey-mismatch', certainty: 'likely' }, /0x8001 against 0xffff/],
   ['ttl1', { kind: 'ttl-too-small', culprit: '192.0.2.1' }, /TTL 1/],
   ['ip-bad-checksum', { kind: 'bad-checksum', culprit: '192.0.2.1' }, /checksums of 0/],
-  ['udp-bad-checksum', { kind: 'bad-checksum', certainty: 'certain' }, /wrong UDP checksums \(4 of 4/],
+  [
+    'udp-bad-checksum',
+    { kind: 'bad-checksum', certainty: 'certain' },
+    /wrong UDP checksums \(4 of 4 checked\); 192\.0\.2\.2 answers/,
+  ],
   ['dns-reply-4791', { kind: 'nothing-decoded', certainty: 'likely' }, /other traffic/],
   [
     'icrc-good-retries',

@@ -39,7 +39,7 @@ inChromium(() => {
       const summary = page.locator('main > section').nth(1);
       expect(await summary.locator('.sentences li').allTextContents()).toEqual([
         '1 connection of 2 hosts, 10 messages, 70.3 KiB of payload',
-        expect.stringMatching(/^38 packets retransmitted in \d+ go-back-N events: /),
+        expect.stringMatching(/^38 packets retransmitted in \d+ recoveries \(go-back-N\): /),
         expect.stringMatching(/^Lost or late: /),
         'Findings: 2 warnings',
       ]);

@@ -79,8 +79,8 @@ export class CaptureBuilder {
   }
 
   /** Any frame, from its IP header on. */
-  other(time: number, frame: Uint8Array): this {
-    this.#reader.frame(rawRecord(frame, { nanoseconds: Math.round(time * 1000) }));
+  other(time: number, frame: Uint8Array, linkType?: number): this {
+    this.#reader.frame(rawRecord(frame, { linkType, nanoseconds: Math.round(time * 1000) }));
     return this;
   }
 

@@ -105,7 +105,8 @@ test('text, JSON and adapters: how many, how often, and why', () => {
   }
 
   const goBacks = counts.reduce((sum, count) => sum + count.goBacks, 0);
-  const [, packets, times] = /([\d,]+) packets? retransmitted in ([\d,]+) go-back-N events?/.exec(text)!;
+  const [, packets, times] =
+    /([\d,]+) packets? retransmitted in ([\d,]+) recover(?:y|ies) \(go-back-N\)/.exec(text)!;
   const number = (shown: string) => Number(shown.replaceAll(',', ''));
   expect([number(packets), number(times)]).toEqual([total, goBacks]);
 });

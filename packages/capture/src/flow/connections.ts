@@ -73,7 +73,8 @@ export class ConnectionBuilder {
         record.recoveries.kept.map(({ episode, ...recovery }) => ({
           from,
           ...recovery,
-          reason: recovery.damaged === undefined ? (episode?.judge().reason ?? 'not-known') : 'damaged',
+          reason:
+            recovery.damaged === undefined ? (episode?.reasonOf(recovery.cause) ?? 'not-known') : 'damaged',
         })),
       ),
       stalls: both

@@ -104,7 +104,7 @@ export function overviewText({ hosts, connections, messages, bytes, ...rest }: O
     const why = named.map((cause) => counted(causes[cause], ...CAUSE_NAMES[cause]));
     const recoveries = why.length > 0 ? `: ${why.join(', ')}` : '';
     lines.push(
-      `${counted(retransmitted, 'packet')} retransmitted in ${counted(goBacks, 'go-back-N event')}${recoveries}`,
+      `${counted(retransmitted, 'packet')} retransmitted in ${counted(goBacks, 'recovery', 'recoveries')} (go-back-N)${recoveries}`,
     );
   }
   if (sides.requester + sides.responder > 0)

@@ -34,7 +34,7 @@ export function printVerdicts({ verdict, connections }: Analysis, terminal: Term
     const end = only.ended === undefined ? undefined : endText(only, only.ended);
     if (end !== undefined) terminal.paragraph('         ', end);
   } else {
-    for (const connection of shownOf(connections)) printLine(connection, terminal);
+    for (const connection of shownOf(connections)) printLine(connection, verdict, terminal);
     const rest = connections.length - Math.min(MAX_LINES, connections.length);
     if (rest > 0) terminal.line(dim(`and ${counted(rest, 'connection')} more (--connection N, --json)`));
   }
@@ -52,12 +52,14 @@ function shownOf(connections: readonly Connection[]): Connection[] {
     .sort((x, y) => x.id - y.id);
 }
 
-function printLine(connection: Connection, terminal: Terminal): void {
+function printLine(connection: Connection, above: Verdict, terminal: Terminal): void {
   const { id, verdict, ended } = connection;
+  const isAbove =
+    verdict.kind === above.kind && verdict.culprit === above.culprit && above.text.startsWith(verdict.text);
   const end = ended === undefined ? '' : `; ${endText(connection, ended)}`;
   terminal.paragraph(
     `#${id}`.padEnd(9),
-    `${colored(verdict, terminal)} (${CERTAINTY[verdict.certainty]})${end}`,
+    isAbove ? `as above${end}` : `${colored(verdict, terminal)} (${CERTAINTY[verdict.certainty]})${end}`,
   );
 }
 

@@ -8,15 +8,19 @@ function causes(subject: Subject): Cause<'bad-checksum', Silence>[] {
   const { checked, badIp, badUdp, zeroIp, firstBad } = direction.path.facts;
   const bad = badIp + badUdp;
   if (bad + zeroIp === 0) return [];
-  const { requester } = subject;
+  const { requester, responder } = subject;
   // A checksum of 0 alone proves nothing: adapters fill it in behind the tap of a sending host.
   const isSilent = bad > 0 && direction.isUnanswered;
+  const isAnswered =
+    direction.counts.requests > 0 &&
+    direction.counts.retransmitted === 0 &&
+    (direction.peer?.counts.responses ?? 0) > 0;
   const which = badUdp > badIp + zeroIp ? 'UDP' : 'IPv4 header';
   const count = Math.max(badIp + zeroIp, badUdp);
   const text =
     bad === 0
       ? `${requester} sends IPv4 header checksums of 0: hosts drop such packets, unless its adapter fills them in later.`
-      : `${requester} sends wrong ${which} checksums (${count} of ${checked} checked); ${isSilent ? 'hosts drop such packets' : 'adapters may take such packets, hosts drop them'}.`;
+      : `${requester} sends wrong ${which} checksums (${count} of ${checked} checked); ${isSilent ? 'hosts drop such packets' : isAnswered ? `${responder} answers them all the same` : 'adapters may take such packets, hosts drop them'}.`;
   return [
     {
       kind: 'bad-checksum',

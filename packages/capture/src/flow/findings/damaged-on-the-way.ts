@@ -16,10 +16,10 @@ export const damagedOnTheWay = rule({
     reason: 'damaged',
     kind: 'damaged-on-the-way',
     culprit: network,
-    text: ({ shown, requester, responder, share }) => {
+    text: ({ shown, requester, responder, whoseShare }) => {
       const isAnswer = shown.missing === 'response' && shown.cause !== 'sequence-nak';
       const [from, to] = isAnswer ? [responder, requester] : [requester, responder];
-      return `The network damaged packets from ${from} to ${to} (wrong ICRC); this explains ${share}.`;
+      return `The network damaged packets from ${from} to ${to} (wrong ICRC); this explains ${whoseShare}.`;
     },
     chain: (telling) => [
       ...event(

@@ -2,7 +2,7 @@
 import { counted, formatPsn } from '../../units.ts';
 import type { FindingOf, Message } from '../facts.ts';
 import type { LastFailure } from '../track/last-failure.ts';
-import { event } from './chain.ts';
+import { event, inOrder } from './chain.ts';
 import {
   ALL_SAID,
   type AllSaid,
@@ -119,7 +119,10 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
       certainty: isShown ? 'certain' : 'likely',
       text: `${responder} ${since}: ${counted(sends, 'copy', 'copies')} unanswered${given}.`,
       culprit: responder,
-      chain: [...event(answered ? peer.span.lastFrame : 0, `the last packet of ${responder}`), ...chain],
+      chain: inOrder([
+        ...event(answered ? peer.span.lastFrame : 0, `the last packet of ${responder}`),
+        ...chain,
+      ]),
     },
   ];
 }

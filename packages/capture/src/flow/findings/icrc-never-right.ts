@@ -14,6 +14,10 @@ import {
   type Subject,
 } from './rule.ts';
 
+/** Advice where packets with wrong ICRCs are answered. */
+const ANSWERED =
+  'As such packets are answered, perhaps the capture shows them before the adapter writes the ICRC.';
+
 function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad' | 'ghost-acks'>[] {
   const { direction } = subject;
   const {
@@ -26,7 +30,9 @@ function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad
   const { mistake, rewritten, isConstant } = trial;
   const frames = direction.record.events.get('icrc-bad')?.frames ?? [];
   const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
-  const [what, hint, culprit] = explanation(requester, mistake, rewritten, isConstant);
+  const [what, advice, culprit] = explanation(requester, mistake, rewritten, isConstant);
+  const isAnswered = counts.requests > 0 && (peer?.counts.responses ?? 0) > 0;
+  const hint = isAnswered ? `${advice} ${ANSWERED}` : advice;
   return [
     {
       kind: 'icrc-never-right',

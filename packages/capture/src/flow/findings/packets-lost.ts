@@ -1,38 +1,31 @@
 /** A packet, or the answer to it, was lost and retransmitted. */
-import type { Episode } from '../track/episodes.ts';
 import { certaintyOf, event } from './chain.ts';
 import { closed, network, RECOVERED, sent, type Telling } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
-/** Whether the packets were lost behind the capture point, and where, in words; no words: not known. */
-function placeOf(
-  { missing, side }: Episode,
-  requester: string,
-  responder: string,
-): [isBehind: boolean, where: string] {
-  if (side === 'unknown') return [true, ''];
-  const isAnswer = missing === 'response';
-  const near = side === 'requester' ? requester : responder;
-  const isBefore = isAnswer ? side === 'responder' : side === 'requester';
-  return isBefore
-    ? [false, `from ${near} to the capture point`]
-    : [true, `from the capture point to ${near}`];
+/** A verdict has no more. */
+const MAX_WORDS = 20;
+
+/** Where packets were lost, and how they may have got lost: behind the capture point, all ways look the same. */
+function placeOf({ recoveries, shown }: Telling, requester: string, responder: string): [string, string] {
+  const both = `between ${requester} and ${responder}`;
+  if (shown.side === 'unknown') return [both, 'lost or delayed'];
+  const known = recoveries.filter(({ side }) => side !== 'unknown');
+  const isBehind = known.some(({ missing, side }) => (missing === 'response') === (side === 'requester'));
+  const near = shown.side === 'requester' ? requester : responder;
+  const isOnePlace = known.every(({ side }) => side === shown.side);
+  return [
+    isOnePlace ? `between ${near} and the capture point` : both,
+    isBehind ? 'lost, damaged or delayed' : 'lost',
+  ];
 }
 
-/** Packets, answers, or either, and the ways in which they may have got lost: behind the capture point, all look the same. */
-function lossOf({
-  recoveries,
-  shown,
-  requester,
-  responder,
-}: Telling): [what: string, where: string, fate: string] {
+/** Packets, answers, or either. */
+function whatOf({ recoveries }: Telling): string {
   const kinds = new Set(recoveries.map(({ missing }) => missing));
   const [only] = kinds;
   const isOne = kinds.size === 1 && only !== 'either' && only !== 'unknown';
-  const what = isOne ? (only === 'response' ? 'answers' : 'packets') : 'packets or answers';
-  const [isBehind, where] = placeOf(shown, requester, responder);
-  const fate = where === '' ? 'lost or delayed' : isBehind ? 'lost, damaged or delayed' : 'lost';
-  return [what, where || `between ${requester} and ${responder}`, fate];
+  return isOne ? (only === 'response' ? 'answers' : 'packets') : 'packets or answers';
 }
 
 export const packetsLost = rule({
@@ -50,8 +43,10 @@ export const packetsLost = rule({
     certainty: ({ shown }) =>
       shown.side === 'unknown' || shown.missing === 'either' ? 'likely' : certaintyOf(shown.grade),
     text: (telling) => {
-      const [what, where, fate] = lossOf(telling);
-      return `The path ${where} ${fate} ${what}; this explains ${telling.share}.`;
+      const [where, fate] = placeOf(telling, telling.requester, telling.responder);
+      const lost = `The path ${where} ${fate} ${whatOf(telling)}`;
+      const text = `${lost}; this explains ${telling.whoseShare}.`;
+      return text.split(' ').length <= MAX_WORDS ? text : `${lost} (${telling.whoseShare}).`;
     },
     chain: (telling) => [
       ...sent(telling),
@@ -62,10 +57,9 @@ export const packetsLost = rule({
       ...closed(telling),
     ],
     finding: (telling) => {
-      const [what, , fate] = lossOf(telling);
-      const [, where] = placeOf(telling.shown, 'the requester', 'the responder');
+      const [where, fate] = placeOf(telling, 'the requester', 'the responder');
       return {
-        statement: `the path ${where || 'between both ends'} ${fate} ${what}: ${telling.share}`,
+        statement: `the path ${where} ${fate} ${whatOf(telling)}: ${telling.share}`,
         hint: 'Look at drops in switches and NICs between them: buffers, PFC, ECN, and paths that reorder behind the capture point.',
       };
     },

@@ -1,8 +1,9 @@
 /** Causes of recoveries: the recoveries of a direction by their reason, each in the words of its rule. */
-import type { ChainEvent, EpisodeReason } from '../facts.ts';
+import type { EpisodeReason } from '../facts.ts';
 import type { OpenRecovery } from '../record/recoveries.ts';
 import type { Direction } from '../track/direction.ts';
 import type { Episode } from '../track/episodes.ts';
+import { inOrder } from './chain.ts';
 import { type FindingKind, RULES } from './index.ts';
 import type { RecoveryRow, Telling } from './recovery-row.ts';
 import { type Cause, findingOf, Rank, type Subject } from './rule.ts';
@@ -23,8 +24,8 @@ interface Group {
   isCertain: boolean;
 }
 
-const reasonOf = ({ damaged, episode }: OpenRecovery): EpisodeReason =>
-  damaged === undefined ? (episode?.judge().reason ?? 'not-known') : 'damaged';
+const reasonOf = ({ damaged, episode, cause }: OpenRecovery): EpisodeReason =>
+  damaged === undefined ? (episode?.reasonOf(cause) ?? 'not-known') : 'damaged';
 
 function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
   const groups = new Map<EpisodeReason, Group>();
@@ -70,20 +71,23 @@ export function recoveryCauses(subject: Subject): AnyCause[] {
 
 const framesOf = ({ recoveries }: Group): number[] => recoveries.map(({ frame }) => frame);
 
-/** `all 4 recoveries`, `3 of 5 recoveries`. */
-const shareOf = ({ recoveries: { length } }: Group, total: number): string =>
-  length === total
-    ? total === 1
-      ? '1 recovery'
-      : `all ${total} recoveries`
-    : `${length} of ${total} recoveries`;
+/** `all 4 recoveries`, `3 of 5 recoveries`; of one end: `3 of 10.0.0.1's 5 recoveries`. */
+function shareOf({ recoveries: { length } }: Group, total: number, whose = ''): string {
+  if (total === 1) return whose === '' ? '1 recovery' : `${whose}recovery`;
+  const all = whose === '' ? 'all' : 'all of';
+  return `${length === total ? all : `${length} of`} ${whose}${total} recoveries`;
+}
+
+const isOfBoth = ({ direction: { peer } }: Group): boolean => (peer?.record.recoveries.kept.length ?? 0) > 0;
 
 const tellingOf = ({ requester, responder }: Subject, group: Group, total: number): Telling => ({
   ...group,
   requester,
   responder,
   share: shareOf(group, total),
-  nothingLost: group.recoveries.length === total ? '; nothing was lost' : '',
+  whoseShare: shareOf(group, total, isOfBoth(group) ? `${requester}'s ` : ''),
+  // The other end's recoveries may be for losses.
+  nothingLost: group.recoveries.length === total && !isOfBoth(group) ? '; nothing was lost' : '',
 });
 
 function causeOf(row: AnyRow, subject: Subject, telling: Telling): AnyCause {
@@ -101,11 +105,4 @@ function causeOf(row: AnyRow, subject: Subject, telling: Telling): AnyCause {
     explains: row.explains,
     finding: found && findingOf(subject, found.statement, found.hint, found.frames ?? framesOf(telling)),
   };
-}
-
-function inOrder(events: ChainEvent[]): ChainEvent[] {
-  const seen = new Set<number>();
-  return events
-    .filter(({ frame }) => frame !== undefined && !seen.has(frame) && seen.add(frame))
-    .sort((x, y) => x.frame! - y.frame!);
 }

@@ -17,7 +17,9 @@ export interface Telling {
   responder: string;
   /** `3 of 5 recoveries`. */
   share: string;
-  /** `; nothing was lost`, where the group has all recoveries. */
+  /** The same; where both ends had recoveries, with the address of the one whose they are. */
+  whoseShare: string;
+  /** `; nothing was lost`, where the group has all recoveries of the connection. */
   nothingLost: string;
 }
 

@@ -38,8 +38,8 @@ export const reordering = rule({
     reason: 'reordered',
     kind: 'reordering',
     culprit: network,
-    text: ({ requester, responder, share, nothingLost }) =>
-      `The network reordered packets from ${requester} to ${responder}; this explains ${share}${nothingLost}.`,
+    text: ({ requester, responder, whoseShare, nothingLost }) =>
+      `The network reordered packets from ${requester} to ${responder}; this explains ${whoseShare}${nothingLost}.`,
     chain: (telling) => [
       ...event(
         telling.shown.lateFrame,

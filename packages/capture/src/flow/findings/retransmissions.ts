@@ -116,8 +116,8 @@ function causes(subject: Subject): Cause<'retransmissions', 'retransmissions'>[]
     counts,
     record: { recoveries },
   } = direction;
-  const kept = recoveries.kept.filter(({ episode, damaged }) => {
-    const reason = episode?.judge().reason;
+  const kept = recoveries.kept.filter(({ episode, damaged, cause }) => {
+    const reason = episode?.reasonOf(cause);
     return (
       damaged === undefined && (reason === 'not-known' || reason === 'unanswered' || reason === undefined)
     );

@@ -72,6 +72,7 @@ export class AnsweredRequests extends SentRequests {
   #answeredTo = -1;
   /** The newest PSN of a response. */
   #newestAnswer = -1;
+  #newestAnswerTime = -1;
   protected stalledSince = -1;
   #stalledSends = 0;
   /** When it first sent something new, WENT_ON after the stall began. */
@@ -138,14 +139,20 @@ export class AnsweredRequests extends SentRequests {
       return true;
     }
     if (psn !== this.unacked) {
-      this.#newestAnswer = Math.max(this.#newestAnswer, psn);
+      if (psn > this.#newestAnswer) {
+        this.#newestAnswer = psn;
+        this.#newestAnswerTime = time;
+      }
       this.#noteAnswer(psn, last, time);
       if (isRead) this.early.add(psn);
       this.#missing(time);
       return true;
     }
-    // One behind it came first: this one was overtaken.
-    const isAskedAgain = this.stalledSince < 0 || out.sends[slot] !== this.#stalledSends;
+    // One behind it came first: this one was overtaken, unless it answers a request that was retransmitted since.
+    const isAskedAgain =
+      this.stalledSince < 0 ||
+      out.sends[slot] !== this.#stalledSends ||
+      out.lastTimes[slot] > this.#newestAnswerTime;
     if (psn < this.#newestAnswer && !isAskedAgain) this.episodes.late(psn, time, frame);
     this.early.take(psn);
     this.#answerOldest(slot, last, time);

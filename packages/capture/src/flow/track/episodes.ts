@@ -117,6 +117,13 @@ export class Episode {
     return this.answerTime === undefined ? of('unanswered', 'certain') : of('lost');
   }
 
+  /** The reason of one recovery of the episode. Timeouts behind a NAK that nobody answers are not the NAK's. */
+  reasonOf(cause: RetransmitCause): EpisodeReason {
+    const isOpen = this.answerTime === undefined && cause === 'timeout';
+    const isNaked = this.cause === 'sequence-nak' || this.cause === 'implied-nak';
+    return isOpen && isNaked ? 'unanswered' : this.judge().reason;
+  }
+
   /** The receiver missed a packet: it was lost, or came late behind the tap, which answers that come twice show. */
   #afterNak(): { reason: EpisodeReason; certainty: Grade } {
     const isAnsweredFirst = this.cause === 'sequence-nak' && this.answeredFrame > 0;

@@ -58,7 +58,7 @@ export class IcrcTrial {
     if (this.trials === MAX_TRIALS) return;
     const { bytes, ip, bth, end, version } = packet;
     const at = end - 4;
-    // The mistakes are those of Ethernet's adapters; native InfiniBand has another ICRC.
+    if (version === 0) this.#tryNative(readIcrc(bytes, at));
     if (at <= bth + 12 || version === 0) return;
     this.trials++;
     const wrong = readIcrc(bytes, at);
@@ -70,6 +70,13 @@ export class IcrcTrial {
     else if (known === difference) this.#constant++;
     else this.#varying++;
     if (version === 2 && bytes[ip] >> 4 === 4) this.#tryFields(packet, difference, at);
+  }
+
+  /** The other mistakes are those of Ethernet's adapters; native InfiniBand has another ICRC. */
+  #tryNative(wrong: number): void {
+    this.trials++;
+    for (const mistake of this.#mistakes)
+      if (mistake !== 'zero' || wrong !== 0) this.#mistakes.delete(mistake);
   }
 
   /** The mistake that explains all packets; undefined: none does. */

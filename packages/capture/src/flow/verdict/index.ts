@@ -88,6 +88,8 @@ export function verdictsOf(input: VerdictInput): Verdicts {
         connection.verdict = advised(connection.verdict, about);
       }
       const verdict = captureVerdict(chosen, wide, connections, capture.exchanges);
+      const isSaid = isOneWaySaid(verdict, connections, byId);
+      for (const finding of made) if (isSaid && finding.kind === 'one-direction') finding.isExplained = true;
       return advised(verdict, byConnection.get(verdict.connection) ?? []);
     },
   };
@@ -109,6 +111,19 @@ const causesInCapture = (capture: Capture): AnyCause[] => [
   ),
   ...RULES.flatMap((rule) => rule.causeInCapture?.(capture) ?? []),
 ];
+
+/** Whether the verdict of each connection with one direction states that, or its cause. */
+const isOneWaySaid = (
+  { kind }: Verdict,
+  connections: readonly Connection[],
+  byId: ReadonlyMap<number, ReadonlySet<FindingKind>>,
+): boolean =>
+  connections.every(
+    ({ id, aToB, bToA, verdict }) =>
+      (aToB.packets > 0 && bToA.packets > 0) ||
+      byId.get(id)?.has('one-direction') === true ||
+      (verdict === ONE_WAY && kind === 'one-direction'),
+  );
 
 /** The kinds that the verdict of a connection, and what is named with it, explain. */
 const explainedBy = (causes: readonly AnyCause[]): Set<FindingKind> =>

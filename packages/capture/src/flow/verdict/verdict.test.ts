@@ -1,4 +1,5 @@
-import { encodeCm, setU16, setU24 } from '@node-roce/wire';
+import { LinkType } from '@node-roce/pcap';
+import { encodeCm, setU16, setU24, setU32 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { CaptureBuilder, frameOf } from '../../../testing/capture-builder.ts';
 import { wordsOf } from './index.ts';
@@ -25,6 +26,15 @@ const send = (capture: CaptureBuilder, time: number, psn: number, options = {}) 
   capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true, migReq: false, ...options });
 const ack = (capture: CaptureBuilder, time: number, psn: number) =>
   capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn });
+
+/** A SEND of native InfiniBand from LID 1 to LID 2: LRH, BTH, 64 bytes, ICRC, VCRC. */
+function nativeFrame(psn: number, icrc: number): Uint8Array {
+  const frame = new Uint8Array(8 + 12 + 64 + 4 + 2);
+  frame.set([0x00, 0x02, 0, 2, 0, (frame.length - 2) / 4, 0, 1, 0x04, 0x40, 0xff, 0xff, 0, 0, 0, 0x12]);
+  setU32(frame, 16, psn);
+  setU32(frame, 84, icrc);
+  return frame;
+}
 
 /** The verdict of a capture; it fits into 20 words, and its chain goes forwards. */
 function verdictOf(capture: CaptureBuilder) {
@@ -111,6 +121,41 @@ test('a packet that came late, the NAK for it, the needless retransmission', () 
     send(capture, 2100 + psn, psn, { id });
   ack(capture, 2300, 106);
   expect(verdictOf(capture)).toMatchObject({ kind: 'reordering', culprit: 'network' });
+});
+
+test('a NAK, and then no answer to any copy: the timeouts are the silence, not more losses on the way', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  send(capture, 2000, 104);
+  send(capture, 2010, 105);
+  capture.packet(2100, 'b', 'RC_ACKNOWLEDGE', { psn: 104, syndrome: 0x60 });
+  send(capture, 2200, 104);
+  send(capture, 2210, 105);
+  for (let i = 1; i <= 8; i++) send(capture, 2200 + i * 67 * MS, 104);
+  capture.packet(3000 * MS, 'a', 'UC_SEND_ONLY', { psn: 1, payload: 8, destQp: 0x77 });
+  const verdict = verdictOf(capture);
+  expect(verdict).toMatchObject({ kind: 'retries-exceeded', culprit: B });
+  expect(verdict.also.map(({ text }) => text)).toEqual([
+    `The path between ${B} and the capture point lost, damaged or delayed packets; this explains 1 of 9 recoveries.`,
+  ]);
+});
+
+test('both ends go back: each share names the end whose recoveries it counts', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  for (const [from, to, start] of [
+    ['a', 'b', 2000],
+    ['b', 'a', 4000],
+  ] as const) {
+    const [first, second] = from === 'a' ? [104, 105] : [500, 501];
+    const one = (time: number, psn: number) =>
+      capture.packet(time, from, 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true, migReq: false });
+    one(start, first);
+    one(start + 10, second);
+    capture.packet(start + 100, to, 'RC_ACKNOWLEDGE', { psn: first, syndrome: 0x60 });
+    one(start + 200, first);
+    one(start + 210, second);
+    capture.packet(start + 300, to, 'RC_ACKNOWLEDGE', { psn: second });
+  }
+  expect(verdictOf(capture).text).toContain(`${A}'s recovery`);
 });
 
 test('a responder that answers one message late, and the others at once', () => {
@@ -250,6 +295,19 @@ test('an ICRC that is never right is an error of its connection, with its mistak
     verdict: { kind: 'icrc-never-right', severity: 'error', culprit: 'network' },
     aToB: { packets: 4, icrcBad: 4, requests: 4 },
   });
+});
+
+test('native InfiniBand with an ICRC of 0: that is the mistake, and the only one that is tried', () => {
+  for (const [icrc, text] of [
+    [0, 'its ICRC is 0'],
+    [0x1234, 'why is not known'],
+  ] as const) {
+    const capture = new CaptureBuilder();
+    for (let i = 0; i < 4; i++) capture.other(i * 100, nativeFrame(100 + i, icrc), LinkType.INFINIBAND);
+    const { verdict } = capture.finish();
+    expect(verdict.kind).toBe('icrc-never-right');
+    expect(verdict.text).toContain(text);
+  }
 });
 
 test('connection requests with wrong ICRCs: the sender is the culprit, not the peer that drops them', () => {
