@@ -1,50 +1,35 @@
-// A key-value store that is read without its server: a client gets the address of the table when it connects, finds the
-// row of a key by its hash, and READs it. The server's program sees nothing of it.
-import { connect, listen } from 'node-roce/rdmacm';
+// A key-value store that is read without its server: the server publishes a table, and clients READ its rows. The server's
+// program sees nothing of it.
+import { answerRequests, Client, listen, Table } from 'node-roce/rdmacm';
 
-const ROWS = 256;
-const ROW = 64; // Length of the value, then the value.
-
-const rowOf = (key) => [...key].reduce((hash, letter) => (hash * 31 + letter.charCodeAt(0)) % ROWS, 7);
-
-// The server: a table in registered memory. Its own writes are plain stores.
-const table = new Uint8Array(ROWS * ROW);
-function put(key, value) {
-  const bytes = new TextEncoder().encode(value);
-  table[rowOf(key) * ROW] = bytes.length;
-  table.set(bytes, rowOf(key) * ROW + 1);
-}
+// The server.
+const table = new Table({ entries: 1000, entrySize: 64 });
+table.set('colour', 'green').set('shape', 'round');
 
 const listener = await listen({ address: '127.0.43.1', port: 7471 });
 const serving = (async () => {
   for await (const connection of listener) {
-    const region = await connection.pd.registerMr(table, { access: { remoteRead: true } });
-    const { addr, rkey } = region.remote();
-    await connection.send(JSON.stringify({ addr: `${addr}`, rkey }));
-    await connection.closed;
-    await region.deregister();
-    await connection.close();
+    // Requests are for what is no READ: here, they change the table.
+    const change = (body) => {
+      const [key, value] = JSON.parse(new TextDecoder().decode(body));
+      table.set(key, value);
+      return 'done';
+    };
+    answerRequests(connection, change, { table })
+      .catch(console.error)
+      .finally(() => connection.close());
   }
 })();
 
 // The client.
-const connection = await connect('127.0.43.1:7471', { source: '127.0.43.2' });
-const where = JSON.parse(new TextDecoder().decode(await connection.receive()));
-const row = new Uint8Array(ROW);
-const mine = await connection.pd.registerMr(row);
-async function get(key) {
-  const addr = BigInt(where.addr) + BigInt(rowOf(key) * ROW);
-  await connection.qp.read({ mr: mine, length: ROW }, { addr, rkey: where.rkey });
-  return new TextDecoder().decode(row.subarray(1, 1 + row[0]));
-}
+const client = new Client('127.0.43.1:7471', { source: '127.0.43.2' });
+const get = async (key) => new TextDecoder().decode(await client.get(key));
 
-put('colour', 'green');
-put('shape', 'round');
 console.log(`colour: ${await get('colour')}, shape: ${await get('shape')}`);
-put('colour', 'blue');
+await client.request(JSON.stringify(['colour', 'blue']));
 console.log(`colour: ${await get('colour')}`);
+console.log(`size: ${await client.get('size')}`);
 
-await mine.deregister();
-await connection.close();
+await client.close();
 await listener.close();
 await serving;

@@ -77,7 +77,7 @@ describe('each on one screen', { tags: ['slow', 'gate'] }, () => {
     'counter.mjs': ['counted 100, 100 different tickets; the lock is with 0', '1 of 4 got the lock'],
     'datagrams.mjs': ['here is 2, here is 3, here is 4'],
     'cm-echo.mjs': ['there → THERE', 'and → AND', 'back again → BACK AGAIN'],
-    'cm-key-value.mjs': ['colour: green, shape: round', 'colour: blue'],
+    'cm-key-value.mjs': ['colour: green, shape: round', 'colour: blue', 'size: undefined'],
     'cm-chat.mjs': ['"hello, who is there?" "hello, who is there?"', '"me" "me"'],
     'shared-receives.mjs': [
       ...[1, 2, 3, 4, 5].map((n) => `client ${n}: 20 messages`),

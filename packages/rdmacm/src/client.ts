@@ -1,7 +1,7 @@
 /**
  * Requests and answers over message connections: a pool that connects again, and the side that answers.
  *
- * A message is a kind (one byte), a number (four bytes, big-endian) and the bytes of the program.
+ * A message is a kind (one byte), a number (four bytes, big-endian) and the bytes of the program. A table of the server is read without it.
  */
 import { randomInt } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
@@ -13,13 +13,16 @@ import { type ConnectOptions, connect } from './connect.ts';
 import { Deadline } from './deadline.ts';
 import { closedError } from './errors.ts';
 import type { MessageConnection } from './message-connection.ts';
-import { checkAnswerOptions, checkClientOptions, checkRequest } from './options.ts';
+import { checkAnswerOptions, checkClientOptions, checkGet, checkKey, checkRequest } from './options.ts';
 import { Slots } from './slots.ts';
+import { bytesOf, Table } from './table.ts';
+import { lookUp, parsePlace, placeBytes, type TablePlace } from './table-reader.ts';
 
 const HEADER = 5;
 const BACKOFF = 50;
 const MAX_BACKOFF = 5000;
-const Kind = { REQUEST: 0, ANSWER: 1, FAILURE: 2 } as const;
+/** WHERE asks for the place of the server's table. */
+const Kind = { REQUEST: 0, ANSWER: 1, FAILURE: 2, WHERE: 3 } as const;
 
 /** Options of a `Client`. */
 export interface ClientOptions extends Omit<ConnectOptions, 'signal'> {
@@ -68,9 +71,14 @@ class Line {
   /** It has refused a request, which is not sent. */
   #isOver = false;
   #next = 0;
+  /** Where the server's table is, once it was asked for. */
+  #table: Promise<TablePlace | undefined> | undefined;
+  readonly #end: AbortSignal;
 
-  constructor(connection: MessageConnection) {
+  /** @param end of the client */
+  constructor(connection: MessageConnection, end: AbortSignal) {
     this.connection = connection;
+    this.#end = end;
     this.ended = this.#read();
   }
 
@@ -104,7 +112,11 @@ class Line {
   }
 
   /** Sends a request and resolves with its answer; with undefined where the connection ended before the request was sent. */
-  async request(body: Uint8Array, signal: AbortSignal): Promise<Uint8Array | undefined> {
+  async request(
+    body: Uint8Array,
+    signal: AbortSignal,
+    kind: number = Kind.REQUEST,
+  ): Promise<Uint8Array | undefined> {
     const number = this.#next;
     this.#next = (this.#next + 1) >>> 0;
     let onAbort = () => {};
@@ -115,7 +127,7 @@ class Line {
     });
     answer.catch(() => {}); // `send` may reject first.
     try {
-      if (await this.connection.offer(message(Kind.REQUEST, number, body), { signal })) return await answer;
+      if (await this.connection.offer(message(kind, number, body), { signal })) return await answer;
       this.#isOver = true;
       return undefined;
     } finally {
@@ -123,7 +135,42 @@ class Line {
       signal.removeEventListener('abort', onAbort);
     }
   }
+
+  /** Reads a value in the server's table; resolves with undefined where the connection has ended, which has no effect there. */
+  async get(key: Uint8Array, signal: AbortSignal): Promise<{ value: Uint8Array | undefined } | undefined> {
+    try {
+      const place = await orAborted(this.#place(), signal);
+      if (place === undefined) return undefined;
+      const { addr, rkey } = place;
+      const read = (offset: number, length: number) =>
+        this.connection.readRemote(length, { addr: addr + BigInt(offset), rkey }, signal);
+      const found = await lookUp(key, place, this.connection.peer, read, signal);
+      this.#isOver ||= found === undefined;
+      return found;
+    } catch (error) {
+      if (signal.aborted || !hasEnded(error as RoceError)) throw error;
+      this.#isOver = true;
+      return undefined;
+    }
+  }
+
+  /** One question for all who read; the next one asks again where it has failed. */
+  #place(): Promise<TablePlace | undefined> {
+    const ask = async () => {
+      const answer = await this.request(new Uint8Array(0), this.#end, Kind.WHERE);
+      return answer && parsePlace(this.connection.peer, answer, this.connection.longestRead);
+    };
+    this.#table ??= ask().catch((error) => {
+      this.#table = undefined;
+      throw error;
+    });
+    return this.#table;
+  }
 }
+
+/** The connection has ended, and not by an answer of the peer's adapter to what was asked of it. */
+const hasEnded = ({ code, attribute = '' }: RoceError): boolean =>
+  code === 'ERR_ROCE_CLOSED' || (code === 'ERR_ROCE_COMPLETION' && !attribute.startsWith('REM_'));
 
 const failureError = (peer: string, text: string): RoceError =>
   new RoceError('ERR_ROCE_REQUEST_FAILED', `${peer} answers: ${text}`, { errno: 'EIO' });
@@ -168,8 +215,30 @@ export class Client implements AsyncDisposable {
    */
   async request(body: Uint8Array | string, options: RequestOptions = {}): Promise<Uint8Array> {
     checkRequest(body, options);
+    const bytes = bytesOf(body);
+    return this.#onLine(options, (line, signal) => line.request(bytes, signal));
+  }
+
+  /**
+   * Reads the value of a key in the `Table` that the server gave to `answerRequests`, by RDMA READ: the server's program has no part in it.
+   * Resolves with undefined where the table has no such key. Where the connection ends, it reads again on the next one.
+   *
+   * Rejects with ERR_ROCE_TABLE_CHANGING where the entry has changed during each of 12 READs, with ERR_ROCE_REQUEST_FAILED where the server has no
+   * table, with ERR_ROCE_TIMEOUT at its deadline, and with the signal's reason.
+   */
+  async get(key: Uint8Array | string, options: RequestOptions = {}): Promise<Uint8Array | undefined> {
+    checkKey(key);
+    checkGet(options);
+    const bytes = bytesOf(key);
+    return (await this.#onLine(options, (line, signal) => line.get(bytes, signal))).value;
+  }
+
+  /** Does it on a connection, and on the next one where that has ended before. */
+  async #onLine<T>(
+    options: RequestOptions,
+    work: (line: Line, signal: AbortSignal) => Promise<T | undefined>,
+  ): Promise<T> {
     const { timeout = this.#options.requestTimeout ?? 30_000, signal } = options;
-    const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
     const given = signal ? AbortSignal.any([signal, this.#closed.signal]) : this.#closed.signal;
     given.throwIfAborted();
     const deadline = new Deadline(timeout, given, () => lateError(this.#target, timeout));
@@ -178,8 +247,8 @@ export class Client implements AsyncDisposable {
       for (let pause = backoff; ; pause = Math.min(2 * pause, maxBackoff)) {
         const line = this.#free() ?? (await this.#connected(deadline.signal));
         line.load++;
-        const answer = await line.request(bytes, deadline.signal).finally(() => line.load--);
-        if (answer) return answer;
+        const answer = await work(line, deadline.signal).finally(() => line.load--);
+        if (answer !== undefined) return answer;
         // A server that takes connections and ends them at once is not asked again at once.
         await sleep(drawn(pause), undefined, { signal: deadline.signal }).catch(() => {});
         deadline.signal.throwIfAborted();
@@ -223,7 +292,7 @@ export class Client implements AsyncDisposable {
     const { signal } = this.#closed;
     for (let pause = backoff; ; pause = Math.min(2 * pause, maxBackoff)) {
       try {
-        const line = new Line(await connect(this.#target, { ...options, signal }));
+        const line = new Line(await connect(this.#target, { ...options, signal }), signal);
         this.#lines.add(line);
         void line.ended.finally(() => this.#lines.delete(line));
         return line;
@@ -268,6 +337,8 @@ const lateError = (target: string, milliseconds: number): RoceError =>
 export interface AnswerOptions {
   /** Requests that the handler has at a time, and whose answers wait for the client to take them; the next ones stay with the client. Default 64. */
   concurrency?: number;
+  /** The table that clients read with `get`. The peer can READ all of its memory, until the connection is closed. */
+  table?: Table;
 }
 
 /**
@@ -279,14 +350,18 @@ export async function answerRequests(
   handler: (body: Uint8Array) => Promise<Uint8Array | string> | Uint8Array | string,
   options: AnswerOptions = {},
 ): Promise<void> {
-  checkAnswerOptions(options);
-  const { concurrency = 64 } = options;
+  checkAnswerOptions(options, Table);
+  const { concurrency = 64, table } = options;
   const places = new Slots(concurrency);
   const text = new TextEncoder();
-  const answer = async (number: number, body: Uint8Array) => {
+  const where = async () => {
+    if (table === undefined) throw new Error('there is no table (answerRequests has an option for it)');
+    return placeBytes(table, (await connection.publish(table.memory)).remote());
+  };
+  const answer = async (number: number, body: Uint8Array, isWhere: boolean) => {
     let reply: Uint8Array;
     try {
-      const made = await handler(body);
+      const made = isWhere ? await where() : await handler(body);
       reply = message(Kind.ANSWER, number, typeof made === 'string' ? text.encode(made) : made);
       if (reply.length > connection.maxMessage)
         throw new Error(
@@ -301,10 +376,12 @@ export async function answerRequests(
   // A handler may never end; what ends the wait for a place is the end of the connection.
   void connection.closed.then(() => places.close());
   for await (const bytes of connection) {
-    if (bytes.length < HEADER || bytes[0] !== Kind.REQUEST) continue;
+    if (bytes.length < HEADER) continue;
+    const isWhere = bytes[0] === Kind.WHERE;
+    if (bytes[0] !== Kind.REQUEST && !isWhere) continue;
     const place = await places.take();
     if (place === undefined) return;
     const number = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
-    void answer(number, bytes.subarray(HEADER)).finally(() => places.release(place));
+    void answer(number, bytes.subarray(HEADER), isWhere).finally(() => places.release(place));
   }
 }

@@ -9,7 +9,8 @@ import { CmId } from './cm-id.ts';
 import { Deadline } from './deadline.ts';
 import { closedError, connectTimeoutError, hostAndPort } from './errors.ts';
 import { firstOf, inTurns } from './eyeballs.ts';
-import { MessageConnection, type MessageOptions } from './message-connection.ts';
+import { MessageConnection } from './message-connection.ts';
+import type { MessageOptions } from './message-options.ts';
 import {
   checkConnectOptions,
   checkDestination,

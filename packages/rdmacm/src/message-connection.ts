@@ -16,37 +16,13 @@ import { ConnectionStream, type StreamOptions } from './connection-stream.ts';
 import { Deadline } from './deadline.ts';
 import { closedError, hostAndPort, isStreamError } from './errors.ts';
 import { MessageChannel } from './message-channel.ts';
+import { DEFAULTS, type MessageOptions } from './message-options.ts';
 import { type Made, makeParts, releaseParts } from './message-parts.ts';
 import { checkMessage, checkStreamOptions, checkWait } from './options.ts';
 import { type ConnectionParameters, PRIVATE_DATA } from './parameters.ts';
 import { Slots } from './slots.ts';
 import { Watch } from './watch.ts';
 import { type StreamPair, webStreams } from './web-streams.ts';
-
-/** Sizes of a connection's queues, and how it watches its peer. */
-export interface MessageOptions {
-  /** Bytes of the largest message, in both directions. The smaller one of both sides holds. Default 64 KiB. */
-  maxMessage?: number;
-  /** Messages that are on their way at a time, each way. The smaller number of both sides holds. Default 16. */
-  slots?: number;
-  /**
-   * Milliseconds of silence after which a zero-length WRITE asks the peer's adapter whether it is there; 0: never. Default 2000: two small
-   * packets each 2 s on a connection that is idle.
-   */
-  keepAlive?: number;
-  /** Milliseconds without a message in either direction after which the connection is closed. Default 0: never. */
-  idleTimeout?: number;
-  /** Milliseconds that `close` waits for the peer. Default 5000: one repetition of the disconnect with Linux's intervals. */
-  closeTimeout?: number;
-}
-
-const DEFAULTS = {
-  maxMessage: 65_536,
-  slots: 16,
-  keepAlive: 2000,
-  idleTimeout: 0,
-  closeTimeout: 5000,
-} as const;
 
 /** Events of a connection. */
 export interface ConnectionEvents {
@@ -81,6 +57,7 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
   /** At most `slots`, and the end. */
   readonly #messages = new EventQueue<Arrived | undefined>(Number.POSITIVE_INFINITY);
   readonly #receiving = new Set<Promise<void>>();
+  readonly #published = new Map<Uint8Array, Promise<MemoryRegion>>();
   readonly #watch: Watch;
   readonly #closeTimeout: number;
   /** A stream has the messages. */
@@ -209,9 +186,48 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
     return true;
   }
 
-  /** Copies the parts into a slot, and sends it: the slot is free again with the completion. */
-  async #post(slot: number, parts: readonly Uint8Array[], length: number): Promise<void> {
-    try {
+  /** Lets the peer READ memory, until `close`. @internal */
+  publish(memory: Uint8Array): Promise<MemoryRegion> {
+    let region = this.#published.get(memory);
+    if (region === undefined) {
+      if (this.#closing) return Promise.reject(this.#ended());
+      region = this.pd.registerMr(memory, { access: { remoteRead: true } });
+      this.#published.set(memory, region);
+      region.catch(() => this.#published.delete(memory));
+    }
+    return region;
+  }
+
+  /** Bytes that `readRemote` has room for. @internal */
+  get longestRead(): number {
+    return this.#own.maxMessage;
+  }
+
+  /**
+   * READs memory of the peer, `longestRead` bytes at most; resolves with a copy, or with undefined where the connection ended
+   * before. It has a slot, as a message has, so requests that are under way never fill the queue. @internal
+   */
+  async readRemote(
+    length: number,
+    remote: { addr: bigint; rkey: number },
+    signal: AbortSignal,
+  ): Promise<Uint8Array | undefined> {
+    this.#checkNoStream();
+    const slot = await this.#slot(signal);
+    if (slot === undefined) return undefined;
+    const offset = slot * this.#own.maxMessage;
+    return orAborted(
+      this.#inSlot(slot, async () => {
+        await this.qp.read({ mr: this.#outbox, offset, length }, remote);
+        return Uint8Array.from(this.#outbox.bytes(offset, length));
+      }),
+      signal,
+    );
+  }
+
+  /** Copies the parts into a slot, and sends it. */
+  #post(slot: number, parts: readonly Uint8Array[], length: number): Promise<void> {
+    return this.#inSlot(slot, async () => {
       const offset = slot * this.#own.maxMessage;
       const place = this.#outbox.bytes(offset, length);
       let at = 0;
@@ -220,7 +236,15 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
         at += part.length;
       }
       await this.qp.send({ mr: this.#outbox, offset, length });
+    });
+  }
+
+  /** Does something with a slot, which is free again with the completion. */
+  async #inSlot<T>(slot: number, work: () => Promise<T>): Promise<T> {
+    try {
+      const result = await work();
       this.#watch.moved();
+      return result;
     } catch (error) {
       throw this.#ended(error);
     } finally {
@@ -346,7 +370,8 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
     this.qp.asyncEvents.waive();
     this.#cq.asyncEvents.waive();
     await this.qp.close().catch(() => {}); // `destroy` rejects with it, too.
-    await releaseParts({ inbox: this.#inbox, outbox: this.#outbox, cq: this.#cq, pd: this.pd });
+    const published = this.#published.values();
+    await releaseParts({ inbox: this.#inbox, outbox: this.#outbox, cq: this.#cq, pd: this.pd, published });
     await this.id.destroy();
   }
 

@@ -18,6 +18,11 @@ export interface Made {
   outbox?: MemoryRegion;
 }
 
+/** Parts that `releaseParts` destroys: regions that are published to the peer, too. */
+interface Released extends Omit<Made, 'qp'> {
+  published?: Iterable<Promise<MemoryRegion>>;
+}
+
 /** Creates them one after the other; those that there are when it rejects are in `made`. */
 export async function makeParts(id: CmId, { slots, maxMessage }: Sizes, made: Made): Promise<void> {
   const pd = await id.device.allocPd();
@@ -44,8 +49,9 @@ function memoryOf(bytes: number): Uint8Array {
 }
 
 /** Destroys all but the queue pair, which is its id's. Parts that the program still uses stay. */
-export async function releaseParts({ inbox, outbox, cq, pd }: Made): Promise<void> {
+export async function releaseParts({ inbox, outbox, cq, pd, published = [] }: Released): Promise<void> {
   const ignore = () => {}; // EBUSY: windows on the regions, or regions in the domain.
+  for (const region of published) await region.then((each) => each.deregister()).catch(ignore);
   await inbox?.deregister().catch(ignore);
   await outbox?.deregister().catch(ignore);
   await cq?.destroy().catch(ignore);

@@ -85,6 +85,11 @@ const STREAM_OPTIONS: OptionTypes = {
   writableHighWaterMark: within(1, 2 ** 31 - 1),
   signal: SIGNAL,
 };
+const ENTRIES = within(1, 2 ** 29);
+const KEY: OptionType = {
+  expected: 'a string or bytes, 65,535 bytes at most',
+  is: (value) => either(STRING, BYTES).is(value) && Buffer.byteLength(value as string | Uint8Array) <= 65_535,
+};
 const WAIT: OptionTypes = { signal: SIGNAL };
 const LISTEN: OptionTypes = { address: ADDRESS, port: PORT, backlog: within(1, 65_535) };
 /** Messages need a connection. */
@@ -157,8 +162,19 @@ export function checkRequest(body: unknown, options: object): void {
   checkArgument('body', body, either(STRING, BYTES));
   checkOptions('', options, { timeout: MILLISECONDS, signal: SIGNAL });
 }
-export const checkAnswerOptions = (options: object): void =>
-  checkOptions('', options, { concurrency: within(1, 65_536) });
+export const checkGet = (options: object): void =>
+  checkOptions('', options, { timeout: MILLISECONDS, signal: SIGNAL });
+export const checkAnswerOptions = (options: object, table: abstract new (...args: never[]) => object): void =>
+  checkOptions('', options, { concurrency: within(1, 65_536), table: instance('a Table', table) });
+/** Lengths that a row has room for. */
+export function checkTableOptions(options: object): void {
+  checkOptions('', options, { entries: ENTRIES, entrySize: within(1, 2 ** 30) });
+  checkArgument('entries', (options as { entries?: unknown }).entries, ENTRIES);
+}
+export function checkKey(key: unknown): void {
+  checkArgument('key', key, KEY);
+}
+export const checkValue = (value: unknown): void => checkArgument('value', value, either(STRING, BYTES));
 export const checkListenOptions = (options: object): void =>
   check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
 export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);
