@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
 import { turns } from '../../verbs-api/testing/clock.ts';
 import { openEnds } from '../testing/ends.ts';
-import { CmId, connect, EventChannel, listen } from './index.ts';
+import { CmId, connect, EventChannel, listen, RefusedError } from './index.ts';
 
 test('each object is one line with its state and its addresses', async () => {
   await using ends = await openEnds();
@@ -30,4 +30,14 @@ test('each object is one line with its state and its addresses', async () => {
   await Promise.all([server.closed, listener.close()]);
   await turns();
   expect(inspect(listener)).toBe('Listener { at: 10.0.0.2:7, state: DESTROYED }');
+});
+
+test('a refusal has its reason and its private data in one line after the stack', () => {
+  const error = new RefusedError('no', 'CONSUMER_DEFINED', 28, new Uint8Array(148).fill(7, 0, 2));
+  const lines = inspect(error).split('\n');
+  expect(lines[0]).toBe('RefusedError [RoceError]: no');
+  expect(lines.filter((line) => !line.startsWith('    at '))).toHaveLength(2);
+  expect(lines.at(-1)).toMatch(
+    /reason: 'CONSUMER_DEFINED', status: 28, privateData: <148 bytes: 07 07, zeros> }$/,
+  );
 });

@@ -30,6 +30,26 @@ export interface RoceErrorOptions {
   cause?: unknown;
 }
 
+/** node:util's `inspect.custom`, without node:util. */
+const inspectCustom: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
+/** Values of an error on its last line. */
+const ONE_LINE = { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 4, maxStringLength: 200 };
+const SHOWN_BYTES = 16;
+
+/** Bytes up to the zeros that pad them: `<148 bytes: 6e 6f, zeros>`. */
+function bytesLine(bytes: Uint8Array): string {
+  let end = bytes.length;
+  while (end > 0 && bytes[end - 1] === 0) end--;
+  const shown = Array.from(bytes.subarray(0, Math.min(end, SHOWN_BYTES)), (byte) =>
+    byte.toString(16).padStart(2, '0'),
+  ).join(' ');
+  const rest =
+    end > SHOWN_BYTES
+      ? ' …'
+      : `${end > 0 && end < bytes.length ? ',' : ''}${end < bytes.length ? ' zeros' : ''}`;
+  return bytes.length === 0 ? '<0 bytes>' : `<${bytes.length} bytes:${shown && ` ${shown}`}${rest}>`;
+}
+
 /**
  * The error that every call of the public API throws or rejects with.
  * `code` is stable and starts with `ERR_ROCE_`; `errno` is the name that the verb of the same name
@@ -56,6 +76,29 @@ export class RoceError extends Error {
     this.errno = options.errno;
     this.attribute = options.attribute;
     this.expected = options.expected;
+  }
+
+  /** The stack, and all else in one line but for the cause. @internal */
+  [inspectCustom](
+    _depth: number,
+    options: object,
+    inspect: (value: unknown, options: object) => string,
+  ): string {
+    const { name, message, stack = '' } = this;
+    const kind = this.constructor.name;
+    const at = stack.indexOf(message);
+    const frames = at < 0 ? '' : stack.slice(at + message.length);
+    const { name: _n, cause, ...facts } = this as Record<string, unknown> & this;
+    const shown = Object.entries(facts)
+      .filter(([, value]) => value !== undefined)
+      .map(([key, value]) => {
+        const text =
+          value instanceof Uint8Array ? bytesLine(value) : inspect(value, { ...options, ...ONE_LINE });
+        return `${key}: ${text}`;
+      });
+    const because =
+      'cause' in this ? `\n  [cause]: ${inspect(cause ?? this.cause, options).replaceAll('\n', '\n  ')}` : '';
+    return `${kind === name ? name : `${kind} [${name}]`}: ${message}${frames}\n  { ${shown.join(', ')} }${because}`;
   }
 }
 
