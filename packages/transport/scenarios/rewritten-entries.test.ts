@@ -343,6 +343,37 @@ test('a READ that became an atomic: the answer of one packet is not that to a RE
   expect(side.poll()).toMatchObject([{ status: 'BAD_RESP_ERR' }]);
 });
 
+describe('the length of a message of three packets changes before it is retransmitted', () => {
+  const { RC_ACKNOWLEDGE, RC_RDMA_READ_RESPONSE_FIRST, RC_RDMA_READ_RESPONSE_MIDDLE } = Opcode;
+  const syndrome = NakCode.PSN_SEQUENCE_ERROR;
+  const lengths = [0, 8, MTU, 2 * MTU, 3 * MTU + 1, 2 ** 31, TWO_32 - 1];
+
+  test.each(['SEND', 'RDMA_WRITE', 'RDMA_READ'] as const)('%s: nothing of it leaves', (opcode) => {
+    for (const length of lengths) {
+      for (const answered of [0, 1, 2]) {
+        const { hand, side, mr, leave } = flipping(0, 0, 0);
+        const psn = 0xff_fffe;
+        side.post({ opcode, sge: [{ mr, length: 3 * MTU - 5 }], remote: { addr: 0n, rkey: 1 } });
+        leave();
+        if (opcode === 'RDMA_READ') {
+          const payload = new Uint8Array(MTU);
+          const aeth = { syndrome: 0x1f };
+          if (answered > 0) hand.put({ opcode: RC_RDMA_READ_RESPONSE_FIRST, psn, payload, aeth });
+          if (answered > 1) hand.put({ opcode: RC_RDMA_READ_RESPONSE_MIDDLE, psn: psn + 1, payload });
+        } else if (answered > 0) {
+          hand.put({ opcode: RC_ACKNOWLEDGE, psn: psn + answered - 1, aeth: { syndrome: 0x1f } });
+        }
+        side.sq.words[side.sq.wordOf(0) + SendWqe.LENGTH] = length;
+        if (opcode !== 'RDMA_READ')
+          hand.put({ opcode: RC_ACKNOWLEDGE, psn: psn + answered, aeth: { syndrome } });
+        const packets = hand.run(1_000_000).length;
+        const statuses = side.poll().map(({ status }) => status);
+        expect([length, answered, packets, statuses]).toEqual([length, answered, 0, ['LOC_LEN_ERR']]);
+      }
+    }
+  });
+});
+
 test('a program that posts more than its queue holds: what is under way keeps its place', () => {
   const { hand, side, mr, leave } = flipping(0, 0, 0);
   for (let wrId = 0; wrId < 4; wrId++)

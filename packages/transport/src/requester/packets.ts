@@ -46,6 +46,15 @@ export class RequestPackets {
     this.#queue = queue;
   }
 
+  /** Whether a message of so many bytes takes the PSNs that its entry was given: the program may have made it shorter or longer since it was started. */
+  #isOfItsPackets({ entry }: SendCursor, length: number): boolean {
+    const { pathMtu } = this.#owner.attributes;
+    const packets = this.#queue.packetsOf(entry);
+    const spare = packets * pathMtu - length;
+    // A packet of no bytes is one that is the whole message.
+    return spare >= 0 && (spare < pathMtu || packets === 1);
+  }
+
   /** Adds the packet that the cursor is at, of a request that sends its list. @returns `WcStatus`: why it can't be sent */
   addMessage(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, last: boolean, ackReq: boolean): number {
     const owner = this.#owner;
@@ -55,10 +64,9 @@ export class RequestPackets {
     const flags = words[w + SendWqe.OPCODE_FLAGS] >>> 8;
     const length = words[w + SendWqe.LENGTH];
     const first = cursor.packet === 0;
+    if (!this.#isOfItsPackets(cursor, length)) return WcStatus.LOC_LEN_ERR;
     const start = cursor.packet * attributes.pathMtu;
     const size = last ? length - start : attributes.pathMtu;
-    // The program made the message shorter or longer after it was started.
-    if (size < 0 || size > attributes.pathMtu) return WcStatus.LOC_LEN_ERR;
     const fragments = batch.fragmentCount;
 
     const ah = owner.datagram ? this.#context.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]) : undefined;
@@ -146,13 +154,15 @@ export class RequestPackets {
     return added;
   }
 
-  /** Adds a READ request for the next `responses` responses of the entry. */
-  addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): void {
+  /** Adds a READ request for the next `responses` responses of the entry. @returns `WcStatus`: why it can't be sent */
+  addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): number {
     const { destQpn, pathMtu, migReq } = this.#owner.attributes;
     const { words } = this.#queue;
     const w = this.#queue.wordOf(cursor.entry);
+    const total = words[w + SendWqe.LENGTH];
+    if (!this.#isOfItsPackets(cursor, total)) return WcStatus.LOC_LEN_ERR;
     const start = cursor.packet * pathMtu;
-    const length = Math.min(responses * pathMtu, words[w + SendWqe.LENGTH] - start);
+    const length = Math.min(responses * pathMtu, total - start);
     // As int32, which is never boxed.
     const low = (words[w + SendWqe.REMOTE_ADDRESS_LOW] + start) | 0;
     const carry = low >>> 0 < start ? 1 : 0;
@@ -162,6 +172,7 @@ export class RequestPackets {
     const psn = BTH_ACK_REQ | cursor.psn;
     writeBth(batch.headers, base, row.only, migReq, DEFAULT_PKEY, destQpn, psn);
     finishSlot(this.#owner, batch, BTH_BYTES + RETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);
+    return WcStatus.SUCCESS;
   }
 
   /** Adds the request of an atomic. */

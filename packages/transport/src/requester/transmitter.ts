@@ -285,8 +285,12 @@ export class Transmitter {
       return 0;
     }
     const responses = isBefore ? early.span(psn, most, most) : most;
-    this.#packets.addRead(batch, cursor, row, responses);
+    const status = this.#packets.addRead(batch, cursor, row, responses);
     timers.stop(Timer.READ_BUDGET);
+    if (status !== WcStatus.SUCCESS) {
+      reads.stopWaiting();
+      return this.#fail(cursor, status);
+    }
     reads.ask(psn, psnAdd(psn, most - 1), missing);
     if (isBefore) reads.repeated(psn, psnAdd(psn, responses));
     this.#time(psn);

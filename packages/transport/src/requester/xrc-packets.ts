@@ -41,10 +41,11 @@ export class XrcPackets extends RequestPackets {
     return added;
   }
 
-  override addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): void {
+  override addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): number {
     const { count } = batch;
-    super.addRead(batch, cursor, row, responses);
+    const status = super.addRead(batch, cursor, row, responses);
     this.#name(batch, count, this.#srqOf(cursor));
+    return status;
   }
 
   override addAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): void {

@@ -97,14 +97,15 @@ export class ProbeSender {
 
   /** As `#sendAgain`, with the cursor at the packet. It asks for an ACK. */
   #addAgain(batch: TxBatch, row: WrOpcodeRow, isPart: boolean): number {
-    const { flight, reads, failed } = this.#parts;
+    const { flight, reads } = this.#parts;
     const { queue } = flight;
     const cursor = this.#cursor;
     const { psn } = cursor;
     if (row.wire === Wire.READ) {
       const left = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
       const responses = isPart ? 1 : reads.early.span(psn, left);
-      this.#packets.addRead(batch, cursor, row, responses);
+      const status = this.#packets.addRead(batch, cursor, row, responses);
+      if (status !== WcStatus.SUCCESS) return this.#fail(status);
       if (isPart && psn === reads.list.newestFirst) {
         reads.asksAlone(psn);
         this.#credits.askedForPart();
@@ -113,8 +114,13 @@ export class ProbeSender {
     }
     const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
     const status = this.#packets.addAgain(batch, cursor, row, last);
-    if (status === WcStatus.SUCCESS) return 1;
-    failed.set(cursor.entry, status);
+    return status === WcStatus.SUCCESS ? 1 : this.#fail(status);
+  }
+
+  /** The entry under the cursor can't be sent. @returns 0: nothing was added */
+  #fail(status: number): number {
+    const { failed } = this.#parts;
+    failed.set(this.#cursor.entry, status);
     failed.completeIfOldest();
     return 0;
   }

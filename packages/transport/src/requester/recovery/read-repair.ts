@@ -48,17 +48,18 @@ export class ReadRepair {
   /** Adds the request under the cursor. @returns whether it could be sent */
   #add(batch: TxBatch, row: WrOpcodeRow, responses: number): boolean {
     const cursor = this.#cursor;
-    if (row.wire === Wire.READ) this.#packets.addRead(batch, cursor, row, responses);
-    else if (row.wire === Wire.ATOMIC) this.#packets.addAtomic(batch, cursor, row);
-    else {
-      const status = this.#packets.addPlacement(batch, cursor, row);
-      if (status !== WcStatus.SUCCESS) {
-        const { failed } = this.#parts;
-        failed.set(cursor.entry, status);
-        failed.completeIfOldest();
-        return false;
-      }
+    if (row.wire === Wire.ATOMIC) {
+      this.#packets.addAtomic(batch, cursor, row);
+      return true;
     }
-    return true;
+    const status =
+      row.wire === Wire.READ
+        ? this.#packets.addRead(batch, cursor, row, responses)
+        : this.#packets.addPlacement(batch, cursor, row);
+    if (status === WcStatus.SUCCESS) return true;
+    const { failed } = this.#parts;
+    failed.set(cursor.entry, status);
+    failed.completeIfOldest();
+    return false;
   }
 }

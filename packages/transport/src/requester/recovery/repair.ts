@@ -130,7 +130,8 @@ export class Repair {
       // be a request of its own, which later ones may not reach across.
       const left = this.#reads.next(psn, packet, packets);
       const responses = this.#reads.early.span(psn, left, left);
-      this.#packets.addRead(batch, cursor, row, responses);
+      const status = this.#packets.addRead(batch, cursor, row, responses);
+      if (status !== WcStatus.SUCCESS) return this.#fail(entry, status);
       this.#reads.repeated(psn, psnAdd(psn, responses));
       return left;
     }
@@ -140,7 +141,11 @@ export class Repair {
       row.wire === Wire.PLACEMENT
         ? this.#packets.addPlacement(batch, cursor, row)
         : this.#packets.addMessage(batch, cursor, row, last, ackReq);
-    if (status === WcStatus.SUCCESS) return 1;
+    return status === WcStatus.SUCCESS ? 1 : this.#fail(entry, status);
+  }
+
+  /** An entry can't be sent. @returns 0: nothing was added */
+  #fail(entry: number, status: number): number {
     this.#failed.set(entry, status);
     this.#failed.completeIfOldest();
     return 0;
