@@ -54,6 +54,14 @@ test('`require` loads each entry that users import, as first-program.md states',
   expect(stdout).toBe('loaded\n');
 });
 
+test('tarballs that pages name have the version of the packages', () => {
+  const { version } = JSON.parse(page('package.json'));
+  const names = ['docs/guide/first-program.md', 'docs/run.md'].flatMap((path) =>
+    [...page(path).matchAll(/\bnode-roce(?:-\w+)?-(\d[\w.-]*)\.tgz/g)].map(([, found]) => found),
+  );
+  expect(new Set(names)).toEqual(new Set([version]));
+});
+
 test('pages agree about the time that `close` waits for a peer', () => {
   const seconds = ['docs/connect.md', 'docs/rsocket.md'].map(
     (path) => Number(/\| `closeTimeout` \| (\d+) \|/.exec(page(path))![1]) / 1000,
