@@ -118,7 +118,7 @@ export const adapterCommands: readonly CommandSpec[] = [
         summary: 'Index of the local GID on that interface, as roce devinfo lists them',
         parse: integer(0, 255),
       },
-      bind('Local address (GID) to use (default: the one that leads to the peer)'),
+      bind('Local address (GID) to use (default: that of the route to the peer)'),
       {
         flags: '--timeout <seconds>',
         summary:
@@ -162,7 +162,7 @@ export const adapterCommands: readonly CommandSpec[] = [
         summary: 'Address of the server; as the server, the address to listen at',
         parse: text,
       },
-      bind('Local address of a client (default: the one that leads to the server)', 'I', '--source'),
+      bind('Local address of a client (default: that of the route to the server)', 'I', '--source'),
       connectionPort,
       {
         flags: '-C, --count <count>',
@@ -198,7 +198,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       },
       { flags: '-s, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
       { flags: '-i, --interval <seconds>', summary: 'Time between pings', parse: seconds, fallback: 1 },
-      bind('Local address to use (default: the one that leads to the server)', 'I', '--source'),
+      bind('Local address to use (default: that of the route to the server)', 'I', '--source'),
       link,
       udpPort,
       json('Print one JSON object at the end'),

@@ -111,7 +111,7 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'dump <files...>',
     summary: 'Print the RoCE packets of a capture, one per line, with the ICRC verdict',
     description:
-      'Reads pcap and pcapng, also compressed with gzip; - reads standard input. Prints RoCE v2 and v1 packets and ' +
+      'Reads pcap and pcapng, also compressed with gzip or Zstandard; - reads standard input. Prints RoCE v2 and v1 packets and ' +
       'counts other frames. Super-packets captured on lo or veth are split into their packets, and packets inside ' +
       `ERSPAN or VXLAN mirrors are extracted. ${SEVERAL} ${DAMAGED}`,
     options: [
@@ -188,11 +188,12 @@ export const captureCommands: readonly CommandSpec[] = [
   },
   {
     usage: 'flows <files...>',
-    summary: 'Show connections: messages, retransmissions with causes, findings',
+    summary: 'Explain a capture: the verdict, connections, causes of retransmissions, findings',
     description:
-      "Pairs the two directions of each connection, by the connection manager's messages or by the PSNs of requests " +
-      'and responses (column paired: how certain that is), and counts packets in each direction: a to b / b to a. ' +
-      `Findings follow, worst first, each with a hint and the packets that show it. ${SEVERAL} ${DAMAGED}`,
+      'Prints the verdict first: the main cause of the trouble, and the packets that prove it. Then a row for each connection, ' +
+      'with counts in both directions: a to b / b to a. The column paired shows how certain it is that the two directions belong ' +
+      'together. Findings that no verdict covers follow, worst first, each with a hint and its first packets. ' +
+      `${SEVERAL} ${DAMAGED}`,
     options: [
       ...selection('connections and findings', 'Select the connections with most packets, most first'),
       filter('connections'),
@@ -204,7 +205,7 @@ export const captureCommands: readonly CommandSpec[] = [
       { flags: '--csv', summary: 'Print the findings as CSV' },
     ],
     examples: [
-      ['flows trace.pcap', 'Connections and findings'],
+      ['flows trace.pcap', 'Verdict, connections and findings'],
       ["flows --json trace.pcap | jq '.connections[].ackRoundTrip'", 'JSON for programs'],
       ['flows ring/', 'All captures in a directory as one'],
       ['flows --icrc skip trace.pcapng.gz', 'Faster, if damaged packets do not matter'],
@@ -297,7 +298,7 @@ export const captureCommands: readonly CommandSpec[] = [
   },
   {
     usage: 'compare <a> <b>',
-    summary: 'Compare two captures of one path: where packets were lost, and the delay between',
+    summary: 'Compare two captures of one path: packets lost between the capture points, and delays',
     description:
       'Two captures that were taken at the same time at two places, such as both ends. Estimates the offset of their ' +
       'clocks, then the delay from tap to tap in each direction, and lists packets that were lost, damaged or ' +

@@ -7,7 +7,7 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--via <way>',
     summary:
-      'The helper next to the device. agent: our program (--print-agent); perftest: its servers; cm: rping -s, for the rules of the ' +
+      'The program on the machine of the device. agent: the one of --print-agent; perftest: its servers; cm: rping -s, for the rules of the ' +
       'connection manager. model: test the reference model, without a device or network',
     parse: oneOf('agent', 'perftest', 'cm', 'model'),
     fallback: 'agent',
@@ -64,11 +64,11 @@ const options: readonly OptionSpec[] = [
   {
     flags: '-p, --port <port>',
     summary:
-      'TCP port of the agent (18777); of ib_write_bw (18515), ib_read_bw and ib_atomic_bw have the next two; port of rping (7174)',
+      'TCP port of the agent (default: 18777), of ib_write_bw (default: 18515; the next two ports are those of ib_read_bw and ib_atomic_bw), or of rping (default: 7174)',
     parse: integer(1, 65_533),
   },
   { flags: '--token <text>', summary: 'Token of the agent', parse: text },
-  bind('Local address to use (default: the one that leads to the device)', undefined, '--source'),
+  bind('Local address to use (default: that of the route to the device)', undefined, '--source'),
   {
     flags: '--quiet <ms>',
     summary: 'Time without a packet after which the device counts as silent',
@@ -96,7 +96,8 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '--compare <files>',
-    summary: 'More columns of the page: results of other devices, printed by --json; separated by commas',
+    summary:
+      'Add a column to the page of --html for each of these files, which hold the --json results of other devices; separated by commas',
     parse: text,
   },
   {
@@ -113,9 +114,9 @@ export const conformCommands: readonly CommandSpec[] = [
     usage: 'conform [host]',
     summary: 'Test whether a RoCEv2 device follows the rules of the transport',
     description:
-      'Tests the device at HOST, each rule on connections of its own: packets out of order, duplicated, cut, with wrong keys and ' +
-      'lengths, lost answers, late answers. An agent must run next to the device (--print-agent; --via has other ways). This machine needs ' +
-      'CAP_NET_RAW, and must be in the same network. Exit code 0: no new deviation; 1: a deviation that is not in the list of known ones; ' +
+      'Tests the device at HOST. For each rule, the tester opens new connections, sends packets (some out of order, duplicated, truncated, ' +
+      'or with wrong keys and lengths), and compares the answers with the rule. An agent must run on the machine of the device ' +
+      '(--print-agent; --via names other ways). This machine needs CAP_NET_RAW, and must be in the same network. Exit code 0: no new deviation; 1: a deviation that is not in the list of known ones; ' +
       '2: the test could not run. The rules are the project’s reading of the specification: passing them is no certification.',
     options,
     examples: [

@@ -10,9 +10,8 @@ export const machineCommands: readonly CommandSpec[] = [
     summary: 'Capture the RoCE packets of an interface, into a file or as a live table',
     description:
       'A filter in the kernel selects RoCE v2 (UDP port 4791) and v1, with or without VLAN tags. Without -w, a table of ' +
-      'the flows is shown each second (retx: requests whose PSN was seen before, at least as many as were retransmitted; ' +
-      'bad: wrong ICRCs; CE: marked ' +
-      'by ECN); if stdout is not a terminal, one line with the totals. Ctrl-C ends the capture and leaves a valid file. ' +
+      'the flows is shown each second (retx: requests whose PSN was seen before, which are retransmitted, late or duplicated; ' +
+      'bad: wrong ICRCs; CE: marked by ECN); if stdout is not a terminal, one line with the totals. Ctrl-C ends the capture and leaves a valid file. ' +
       'Frames that the kernel dropped are counted. Needs the capability CAP_NET_RAW. A network card that does RoCE in ' +
       'hardware does not show its own packets to the kernel: capture at a mirror port.',
     options: [
@@ -30,10 +29,10 @@ export const machineCommands: readonly CommandSpec[] = [
       },
       {
         flags: '--trigger <events>',
-        summary: `Keep files of the ring that are close to these events: ${TRIGGER_EVENTS.join(',')}`,
+        summary: `Keep the file in which such an event occurs, and the files before and after it; the ring removes all others: ${TRIGGER_EVENTS.join(',')}`,
         parse: listOf(...TRIGGER_EVENTS),
       },
-      { flags: '--live', summary: 'Show the table while a file is written' },
+      { flags: '--live', summary: 'Also show the table if -w writes a file' },
       {
         flags: '-c, --count <frames>',
         summary: 'Stop after this number of frames',
@@ -43,7 +42,7 @@ export const machineCommands: readonly CommandSpec[] = [
       {
         flags: '-s, --snaplen <bytes>',
         summary:
-          'Bytes to keep of each frame. 128 bytes hold all headers without tunnels, but not the ICRC of a packet with payload. Super-packets, and frames of interfaces that show them, are kept whole',
+          'Bytes to keep of each frame. 128 bytes hold all headers without tunnels, but not the ICRC of a packet with payload. Super-packets (GSO) are kept whole, and so are all frames of interfaces without hardware, such as lo and veth',
         parse: integer(64, 262_144),
         fallback: 262_144,
       },
@@ -60,11 +59,11 @@ export const machineCommands: readonly CommandSpec[] = [
     ],
     examples: [
       ['capture -i eth0', 'Show a table of the flows'],
-      ['capture -i eth0 -w trace.pcapng --live', 'Show it while a file is written'],
+      ['capture -i eth0 -w trace.pcapng --live', 'Show the table and write a file'],
       ['capture -i eth0 -w headers.pcapng -s 128 -d 60', 'Capture headers for a minute'],
       [
         'capture -i eth0 -w ring.pcapng --ring 10x100M --trigger nak,icrc',
-        'Keep the packets close to NAKs and damage, in bounded space',
+        'Keep the packets around NAKs and damaged packets, in little space',
       ],
       ['capture -i eth0 -w - | wireshark -k -i -', 'Watch with Wireshark'],
     ],
@@ -100,7 +99,7 @@ export const machineCommands: readonly CommandSpec[] = [
       'Each check reports ok, warn or fail, with a remedy. The command changes nothing on the machine, except with --xdp. It sends one ' +
       'empty UDP datagram to port 4791 of the peer. The exit code is 1 if a check fails.',
     options: [
-      bind('Local address to check (default: the one that leads to the peer)'),
+      bind('Local address to check (default: that of the route to the peer)'),
       {
         flags: '--xdp',
         summary: 'Also open the address by AF_XDP, which puts an XDP program on its interface for a moment',

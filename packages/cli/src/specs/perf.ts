@@ -30,8 +30,13 @@ const options: readonly OptionSpec[] = [
     summary: 'Ignore this time at the start and at the end of --duration (default: a quarter of it)',
     parse: integer(0, 86_400),
   },
-  { flags: '-q, --qp <count>', summary: 'Queue pairs, with bw', parse: integer(1, 16_384), fallback: 1 },
-  { flags: '-b, --bidirectional', summary: 'Send from both sides, with bw' },
+  {
+    flags: '-q, --qp <count>',
+    summary: 'Number of queue pairs (bw only)',
+    parse: integer(1, 16_384),
+    fallback: 1,
+  },
+  { flags: '-b, --bidirectional', summary: 'Send from both sides (bw only)' },
   {
     flags: '-m, --mtu <bytes>',
     summary: 'Largest path MTU (default: that of the interface)',
@@ -39,12 +44,12 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-I, --inline_size <bytes>',
-    summary: 'Post messages up to this size inline, with send and write (default: 0)',
+    summary: 'Post messages up to this size inline (send and write only; default: 0)',
     parse: integer(0, 1024),
   },
   {
     flags: '-c, --connection <type>',
-    summary: 'RC; UC with send and write; UD with send',
+    summary: 'RC; UC (send and write only); UD (send only)',
     parse: oneOf('RC', 'UC', 'UD'),
     fallback: 'RC',
   },
@@ -65,16 +70,16 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-o, --outs <count>',
-    summary: 'Outstanding READs or atomics per queue pair, with read and atomic (default: 16)',
+    summary: 'Outstanding READs or atomics per queue pair (read and atomic only; default: 16)',
     parse: integer(1, 128),
   },
   {
     flags: '-A, --atomic_type <type>',
-    summary: 'Kind of atomic, with atomic (default: FETCH_AND_ADD)',
+    summary: 'Kind of atomic (atomic only; default: FETCH_AND_ADD)',
     parse: oneOf('CMP_AND_SWAP', 'FETCH_AND_ADD'),
   },
   { flags: '-e, --events', summary: 'Sleep until a completion event instead of polling' },
-  { flags: '-N, --noPeak', summary: 'Do not measure each message, so no peak is reported, with bw' },
+  { flags: '-N, --noPeak', summary: 'Do not measure each message; no peak is then reported (bw only)' },
   { flags: '-S, --sl <level>', summary: 'Service level', parse: integer(0, 15), fallback: 0 },
   {
     flags: '--tclass <value>',
@@ -88,10 +93,10 @@ const options: readonly OptionSpec[] = [
     parse: integer(0, 31),
     fallback: 14,
   },
-  { flags: '--write_with_imm', summary: 'Use WRITE with immediate, with write' },
+  { flags: '--write_with_imm', summary: 'Use WRITE with immediate (write only)' },
   {
     flags: '--perform_warm_up',
-    summary: 'Send some messages before the run, with bw of write, read and atomic',
+    summary: 'Send some messages before the run (write bw, read bw and atomic bw only)',
   },
   {
     flags: '-p, --port <port>',
@@ -105,7 +110,7 @@ const options: readonly OptionSpec[] = [
     summary: 'Index of the local GID, as roce devinfo lists them',
     parse: integer(0, 255),
   },
-  bind('Local address (GID) to use (default: the one that leads to the peer)'),
+  bind('Local address (GID) to use (default: that of the route to the peer)'),
   {
     flags: '--engine <kind>',
     summary: 'Run the adapter in this thread (inline), or in another (worker)',
@@ -115,16 +120,22 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--as <version>',
     summary:
-      'Version of perftest that a client announces; 6.29-mlx5 is for builds with mlx5dv (default: 6.24)',
+      'Version of perftest that a client announces to the server; 6.29-mlx5: a perftest that was built with mlx5dv (default: 6.24)',
     parse: oneOf(...CLIENT_VERSIONS),
   },
   { flags: '--report_gbits', summary: 'Report in Gb/s instead of MiB/s' },
-  { flags: '--report-both', summary: "Also print each side's results, with -b" },
-  { flags: '--histogram', summary: 'Print a histogram of latencies by powers of two, with lat and --iters' },
-  { flags: '--out_json', summary: 'Write the last run to a file, with the names that perftest uses' },
+  { flags: '--report-both', summary: "Also print each side's results (-b only)" },
+  {
+    flags: '--histogram',
+    summary: 'Print a histogram of latencies by powers of two (lat with --iters only)',
+  },
+  {
+    flags: '--out_json',
+    summary: 'Write the results of the last run to a JSON file, with the field names of perftest',
+  },
   {
     flags: '--out_json_file <file>',
-    summary: 'The file of --out_json (default: perftest_out.json)',
+    summary: 'Name of this file (default: perftest_out.json)',
     parse: text,
   },
   { flags: '-F, --CPU-freq', summary: 'Accepted and ignored: no clock depends on the CPU frequency' },
@@ -141,7 +152,7 @@ const options: readonly OptionSpec[] = [
   link,
   probes,
   udpPort,
-  json('Print one JSON object; with --local and no verb an array of two'),
+  json('Print one JSON object; with --local and without a verb, an array of two objects'),
 ];
 
 export const perfCommands: readonly CommandSpec[] = [
@@ -150,8 +161,8 @@ export const perfCommands: readonly CommandSpec[] = [
     summary:
       'Measure bandwidth or latency, with perftest (ib_send_bw, ib_write_lat, …) or roce perf on the other side',
     description:
-      'Compatible with perftest. The verb is send, write, read or atomic; the measure is bw or lat: roce perf write bw is the peer of ' +
-      'ib_write_bw. Without a host, the command waits for a client; with a host, it connects to the server there. Both sides need the ' +
+      'Compatible with perftest. The verb is send, write, read or atomic; the measure is bw (bandwidth) or lat (latency). Example: the peer ' +
+      'of ib_write_bw is roce perf write bw. Without a host, the command waits for a client; with a host, it connects to the server there. Both sides need the ' +
       'same options. If an option of perftest is not supported, an error names it.',
     options: [
       ...options,
@@ -159,15 +170,15 @@ export const perfCommands: readonly CommandSpec[] = [
     ],
     examples: [
       ['perf --local', 'Measure on this machine alone'],
-      ['perf write bw', 'Wait for a client, for example: ib_write_bw -x 1 HOST'],
-      ['perf write bw 10.0.0.7', 'Connect to a server at 10.0.0.7, for example: ib_write_bw -x 1'],
+      ['perf write bw', 'Wait for a client, which may be ib_write_bw -x 1 HOST'],
+      ['perf write bw 10.0.0.7', 'Connect to the server at 10.0.0.7, which may be ib_write_bw -x 1'],
       [
         'perf send lat -s 64 -n 10000 --histogram 10.0.0.7',
-        'Latency of small messages, with ib_send_lat -x 1 -s 64 -n 10000',
+        'Latency of small messages; the server may be ib_send_lat -x 1 -s 64 -n 10000',
       ],
       [
         'perf read bw -R -q 4 10.0.0.7',
-        'Four connections, made by the connection manager, with ib_read_bw -R -q 4',
+        'Four connections by the connection manager; the server may be ib_read_bw -R -q 4',
       ],
     ],
     choices: { verb: ['send', 'write', 'read', 'atomic'], measure: ['bw', 'lat'] },

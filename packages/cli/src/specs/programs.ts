@@ -11,7 +11,7 @@ export const programCommands: readonly CommandSpec[] = [
       'The program finds one RDMA device, roce0, which sends and receives RoCE v2 at one address or at all addresses of an interface. If ' +
       'no such device runs in this network namespace, roce run starts one, which ends ten seconds after its last program. Signals are ' +
       'passed on; the exit code is that of the program, or 128 + the number of its signal. No privilege and no kernel module are needed. ' +
-      'Not possible: static programs, programs for musl, setuid programs of other users.',
+      'With ROCE_DEBUG=1 in the environment, failed calls print the reason on stderr. Not possible: static programs, programs for musl, setuid programs of other users.',
     passThrough: true,
     options: [
       bind(

@@ -35,7 +35,7 @@ export const socketCommands: readonly CommandSpec[] = [
     usage: 'connect <host>',
     summary: 'Connect to a listener, and exchange stdin and stdout with it over RDMA, like nc',
     description: `Connects to roce listen, or to another listener of rsockets. ${HOW}`,
-    options: [port, bind('Local address to use (default: the one that leads to the peer)'), ...both],
+    options: [port, bind('Local address to use (default: that of the route to the peer)'), ...both],
     examples: [
       ['connect 10.0.0.1 < file', 'Send a file'],
       ['connect 10.0.0.1 --no-input | tar x', 'Receive an archive'],
