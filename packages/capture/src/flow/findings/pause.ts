@@ -17,7 +17,7 @@ function find({ pauses }: Capture): FindingOf<'pause'>[] {
       const stopped = priorities.filter(({ pauses }) => pauses > 0).map(describe);
       const [only] = addresses;
       const name = addresses.length === 1 ? `${mac} (${only})` : mac;
-      const statement = `sent ${counted(frames, 'pause frame')} from ${moment(start).slice(3)} to ${moment(end).slice(3)}: it stopped its link partner's ${stopped.join('; ')}; ${effectText(sender)}`;
+      const statement = `sent ${counted(frames, 'pause frame')} from ${moment(start).slice(3)} to ${moment(end).slice(3)}: it paused its link partner: ${stopped.join('; ')}; ${effectText(sender)}`;
       return {
         kind: 'pause',
         severity: 'warning',
@@ -36,13 +36,13 @@ function find({ pauses }: Capture): FindingOf<'pause'>[] {
 }
 
 function describe({ priority, pauses, resumes, mostQuanta, pausedTime }: PausePriority): string {
-  const what = priority < 0 ? 'traffic of all priorities (PAUSE)' : `priority ${priority} (PFC)`;
-  const perFrame = `at most ${mostQuanta} quanta a frame`;
+  const what = priority < 0 ? 'all priorities (PAUSE)' : `priority ${priority} (PFC)`;
+  const perFrame = `up to ${mostQuanta} quanta per frame`;
   const time =
     pausedTime === undefined
-      ? `, ${formatDuration((mostQuanta * PAUSE_QUANTUM_BITS * 1e9) / COMMON_SPEED)} at 100 Gb/s`
+      ? ` (${formatDuration((mostQuanta * PAUSE_QUANTUM_BITS * 1e9) / COMMON_SPEED)} at 100 Gb/s)`
       : `, ${formatDuration(pausedTime)} in all`;
-  return `${what} ${counted(pauses, 'time')}, let it go on ${counted(resumes, 'time')}, ${perFrame}${time}`;
+  return `${what} ${counted(pauses, 'time')}, resumed ${counted(resumes, 'time')}, ${perFrame}${time}`;
 }
 
 /** The RoCE traffic that the pauses stopped. */

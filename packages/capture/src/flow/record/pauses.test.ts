@@ -63,7 +63,7 @@ test('PFC by sender and priority, with the host whose adapter it is', () => {
     expect.objectContaining({ mac: '02:00:00:00:00:09', addresses: [], frames: 1 }),
   ]);
   expect(findings.filter(({ kind }) => kind === 'pause').map(({ text }) => text)).toEqual([
-    "18:3d:5e:bf:51:92 (192.168.70.4) sent 3 pause frames from 0.001 s to 0.001 s: it stopped its link partner's priority 3 (PFC) 2 times, let it go on 1 time, at most 65535 quanta a frame, 336 µs at 100 Gb/s; priority 4 (PFC) 2 times, let it go on 0 times, at most 100 quanta a frame, 512 ns at 100 Gb/s; no RoCE traffic was held up",
+    '18:3d:5e:bf:51:92 (192.168.70.4) sent 3 pause frames from 0.001 s to 0.001 s: it paused its link partner: priority 3 (PFC) 2 times, resumed 1 time, up to 65535 quanta per frame (336 µs at 100 Gb/s); priority 4 (PFC) 2 times, resumed 0 times, up to 100 quanta per frame (512 ns at 100 Gb/s); no RoCE traffic was held up',
     expect.stringContaining('02:00:00:00:00:09 sent 1 pause frame'),
   ]);
 });
@@ -92,7 +92,7 @@ test('PAUSE stops everything; a frame that only resumes is no finding', () => {
   pause.set([...fromHex('0180c2000001'), ...SWITCH, 0x88, 0x08, 0, 1, 0, 16]);
   const { pauses, findings } = analyze([[0, pause]]);
   expect(pauses).toMatchObject([{ priorities: [{ priority: -1, pauses: 1, quanta: 16 }] }]);
-  expect(findings[0].text).toContain("stopped its link partner's traffic of all priorities (PAUSE) 1 time");
+  expect(findings[0].text).toContain('paused its link partner: all priorities (PAUSE) 1 time');
   expect(analyze([[0, buildPfc(HOST, { 3: 0 })]]).findings).toEqual([]);
 });
 
