@@ -28,7 +28,7 @@ const EXPECTED: readonly [name: string, verdict: Partial<Verdict>, text: RegExp]
   [
     'udp-bad-checksum',
     { kind: 'bad-checksum', certainty: 'certain' },
-    /wrong UDP checksums \(4 of 4 checked\); 192\.0\.2\.2 answers/,
+    /wrong UDP checksums \(4 of 4 checked\); 192\.0\.2\.2 takes/,
   ],
   ['dns-reply-4791', { kind: 'nothing-decoded', certainty: 'likely' }, /other traffic/],
   [
@@ -64,6 +64,13 @@ const LESSER: ReadonlySet<string> = new Set([
 ]);
 
 const analyze = (bytes: Uint8Array): Promise<Analysis> => analyzeCapture(Readable.from([Buffer.from(bytes)]));
+
+test('a wrong ICRC that the other end takes: advice on the capture, by what is wrong', async () => {
+  const hintOf = async (name: string) => (await analyzeCapture(join(folder, `${name}.pcap`))).verdict.hint;
+  expect(await hintOf('icrc-zero')).toContain('before the adapter writes the ICRC');
+  expect(await hintOf('nat')).toContain('a tool rewrote the addresses in the file');
+  expect(await hintOf('icrc-swapped-retries')).not.toContain('perhaps');
+});
 
 test('cut at any place: the same verdict, or a lesser one', async () => {
   for (const [name, { kind }] of EXPECTED) {

@@ -11,16 +11,17 @@ function causes(subject: Subject): Cause<'bad-checksum', Silence>[] {
   const { requester, responder } = subject;
   // A checksum of 0 alone proves nothing: adapters fill it in behind the tap of a sending host.
   const isSilent = bad > 0 && direction.isUnanswered;
-  const isAnswered =
-    direction.counts.requests > 0 &&
-    direction.counts.retransmitted === 0 &&
-    (direction.peer?.counts.responses ?? 0) > 0;
+  const { peer, counts } = direction;
+  const isTaken =
+    peer !== undefined &&
+    counts.retransmitted + peer.counts.retransmitted === 0 &&
+    counts.responses + peer.counts.responses > 0;
   const which = badUdp > badIp + zeroIp ? 'UDP' : 'IPv4 header';
   const count = Math.max(badIp + zeroIp, badUdp);
   const text =
     bad === 0
       ? `${requester} sends IPv4 header checksums of 0: hosts drop such packets, unless its adapter fills them in later.`
-      : `${requester} sends wrong ${which} checksums (${count} of ${checked} checked); ${isSilent ? 'hosts drop such packets' : isAnswered ? `${responder} answers them all the same` : 'adapters may take such packets, hosts drop them'}.`;
+      : `${requester} sends wrong ${which} checksums (${count} of ${checked} checked); ${isSilent ? 'hosts drop such packets' : isTaken ? `${responder} takes them all the same` : 'adapters may take such packets, hosts drop them'}.`;
   return [
     {
       kind: 'bad-checksum',

@@ -17,6 +17,7 @@ import {
 /** Advice where packets with wrong ICRCs are answered. */
 const ANSWERED =
   'As such packets are answered, perhaps the capture shows them before the adapter writes the ICRC.';
+const ANSWERED_REWRITTEN = 'As such packets are answered, perhaps a tool rewrote the addresses in the file.';
 
 function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad' | 'ghost-acks'>[] {
   const { direction } = subject;
@@ -32,7 +33,8 @@ function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad
   const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
   const [what, advice, culprit] = explanation(requester, mistake, rewritten, isConstant);
   const isAnswered = counts.requests > 0 && (peer?.counts.responses ?? 0) > 0;
-  const hint = isAnswered ? `${advice} ${ANSWERED}` : advice;
+  const answered = culprit === 'network' ? ANSWERED_REWRITTEN : ANSWERED;
+  const hint = isAnswered ? `${advice} ${answered}` : advice;
   return [
     {
       kind: 'icrc-never-right',

@@ -6,6 +6,9 @@ import { rule } from './rule.ts';
 /** A verdict has no more. */
 const MAX_WORDS = 20;
 
+const DROPS =
+  'Look at drops in switches and NICs between them: buffers, PFC, ECN, CRC errors, paths that reorder.';
+
 /** Where packets were lost, and how they may have got lost: behind the capture point, all ways look the same. */
 function placeOf({ recoveries, shown }: Telling, requester: string, responder: string): [string, string] {
   const both = `between ${requester} and ${responder}`;
@@ -60,7 +63,10 @@ export const packetsLost = rule({
       const [where, fate] = placeOf(telling, 'the requester', 'the responder');
       return {
         statement: `the path ${where} ${fate} ${whatOf(telling)}: ${telling.share}`,
-        hint: 'Look at drops in switches and NICs between them: buffers, PFC, ECN, and paths that reorder behind the capture point.',
+        hint:
+          fate === 'lost'
+            ? DROPS
+            : `${DROPS} Loss, damage and delay look the same from here: a capture at the other end shows which it is.`,
       };
     },
     explains: RECOVERED,
