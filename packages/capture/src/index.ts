@@ -15,7 +15,7 @@ export type { CmConnection, CmEnd } from './flow/pair/cm.ts';
 export type { CmEvent, CmExchange, CmOutcome, CmParty } from './flow/pair/cm-exchanges.ts';
 export type { PauseEffect, PausePriority, PauseSender } from './flow/record/pauses.ts';
 export type { EcnCounts, TrafficClass } from './flow/record/traffic-classes.ts';
-export type { PacketVerdict } from './flow/track/packet-tracker.ts';
+export type { PacketFlow, PacketVerdict } from './flow/track/packet-tracker.ts';
 export * from './ladder/kind.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';
 export * from './read/addresses.ts';

@@ -521,7 +521,7 @@ describe('export', () => {
   });
 
   test.each([
-    [['export', opAll], "required option '-o, --output <file>' not specified"],
+    [['export', opAll], 'expected -o <file> for a capture, or --parquet <folder>'],
     [['export', opAll, '-o', opAll], 'input and output are the same file'],
     [['export', opAll, '-o', 'x', '--key', 'k'], '--key needs --anonymize'],
     [['export', opAll, '-o', '-', '--json'], '-o - writes to standard output, and so does --json'],

@@ -1,10 +1,12 @@
-/** `roce export`: copies a part of a capture; optionally with comments, or without addresses and payload. */
+/** `roce export`: copies a part of a capture, optionally with comments, or without addresses and payload; or writes its tables. */
 import { lstat, rm } from 'node:fs/promises';
+import { basename, resolve } from 'node:path';
 import {
   AddressTable,
   Anonymizer,
   analyzeCapture,
   Commentator,
+  counted,
   exportPackets,
   type PacketFilter,
   packetExpression,
@@ -28,7 +30,10 @@ import { checkSpan, connectionOf, understood } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
-  output: string;
+  output?: string;
+  /** Folder of the tables. */
+  parquet?: string;
+  host?: string;
   /** Its number. */
   connection?: number;
   filter?: string;
@@ -40,13 +45,17 @@ interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
 }
 
 export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  const { anonymize, key, zeroPayload, comments, connection, json } = options;
-  check(files, options);
+  if (options.parquet !== undefined) return await exportTables(files, options.parquet, options, terminal);
+  const { anonymize, key, zeroPayload, comments, connection, json, output: path } = options;
+  if (path === undefined)
+    throw new UsageError('expected -o <file> for a capture, or --parquet <folder> for tables');
+  if (options.host !== undefined) throw new UsageError('--host needs --parquet');
+  check(files, path, options);
   checkSpan(options);
   const { filter: expression } = options;
   if (expression !== undefined) understood(() => packetExpression(expression, new AddressTable()));
   const name = nameOfSources(files);
-  const output = options.output === DASH ? 'standard output' : options.output;
+  const output = path === DASH ? 'standard output' : path;
   const reading = await readingOptions(terminal, options);
   const analysis =
     comments || connection !== undefined
@@ -59,7 +68,7 @@ export async function run(files: readonly string[], options: Options, terminal: 
   const anonymizer = anonymize ? new Anonymizer(key) : undefined;
   const commentator = analysis !== undefined && comments ? new Commentator(analysis.findings) : undefined;
 
-  const { packets, summary } = await written(options.output, terminal, async (writer) => {
+  const { packets, summary } = await written(path, terminal, async (writer) => {
     let fits: ((packet: RocePacket) => boolean) | undefined;
     let isWanted: ((packet: RocePacket) => boolean) | undefined;
     return await exportPackets(sourcesOf(files, terminal), writer, {
@@ -79,9 +88,62 @@ export async function run(files: readonly string[], options: Options, terminal: 
   return exitCode(summary, files, terminal);
 }
 
+/** Options of a copy: tables are of the whole analysis, which a part of the packets would falsify. */
+const OF_COPIES = {
+  output: '-o',
+  filter: '--filter',
+  qp: '--qp',
+  opcode: '--opcode',
+  address: '--address',
+  nak: '--nak',
+  from: '--from',
+  to: '--to',
+  connection: '--connection',
+  comments: '--comments',
+  anonymize: '--anonymize',
+  key: '--key',
+  zeroPayload: '--zero-payload',
+} as const;
+
+async function exportTables(
+  files: readonly string[],
+  folder: string,
+  options: Options,
+  terminal: Terminal,
+): Promise<number> {
+  for (const [name, flag] of Object.entries(OF_COPIES)) {
+    const value = options[name as keyof typeof OF_COPIES];
+    if (value !== undefined && value !== false)
+      throw new UsageError(
+        `--parquet writes the whole analysis, without ${flag}; of a part: roce export … ${flag === '-o' ? '' : `${flag} … `}-o - | roce export - --parquet ${folder}`,
+      );
+  }
+  const [first] = pathsOf(files);
+  const capture = first === DASH ? 'stdin' : basename(resolve(first));
+  const { exportParquet } = await import('../parquet/export.ts');
+  const source = sourcesOf(files, terminal);
+  const reading = await readingOptions(terminal, options);
+  const host = options.host ?? 'unknown';
+  const {
+    summary,
+    rows,
+    files: written,
+  } = await exportParquet(source, { ...reading, folder, host, capture });
+  if (options.json)
+    terminal.json({ folder, capture, host, files: written, ...rows, damage: summary.damage ?? null });
+  else if (written > 0) {
+    const { packets, messages, connections, findings } = rows;
+    terminal.message(
+      `${counted(packets, 'packet')}, ${counted(messages, 'message')}, ${counted(connections, 'connection')} and ${counted(findings, 'finding')} of ${nameOfSources(files)} written to ${folder}, ${counted(written, 'file')}`,
+    );
+  }
+  return exitCode(summary, files, terminal);
+}
+
 function check(
   files: readonly string[],
-  { output, json, anonymize, key, comments, connection }: Options,
+  output: string,
+  { json, anonymize, key, comments, connection }: Options,
 ): void {
   if (key !== undefined && !anonymize) throw new UsageError('--key needs --anonymize');
   if (output === DASH && json) throw new UsageError('-o - writes to standard output, and so does --json');

@@ -1,4 +1,5 @@
 /** Commands that read capture files. */
+import { InvalidArgumentError } from 'commander';
 import {
   addressOrPrefix,
   integer,
@@ -51,6 +52,13 @@ const packetFilters: readonly OptionSpec[] = [
   },
   { flags: '--to <seconds>', summary: 'Ignore packets after this time', parse: nanoseconds },
 ];
+
+/** A name that stands in paths, which Spark and Trino read as text. */
+const hostName: Parse = (given) => {
+  if (!/^\w[\w.-]{0,252}$/.test(given))
+    throw new InvalidArgumentError('Expected letters, digits, dots, - and _.');
+  return given;
+};
 
 const filter = (what: 'packets' | 'connections'): OptionSpec => ({
   flags: '--filter <expression>',
@@ -141,14 +149,27 @@ export const captureCommands: readonly CommandSpec[] = [
   },
   {
     usage: 'export <files...>',
-    summary: 'Copy a part of a capture, optionally without addresses and payload',
+    summary:
+      'Copy a part of a capture, optionally without addresses and payload; or write its analysis as tables',
     description:
       'Writes the selected RoCE packets into a pcapng, each in a frame of its own: super-packets are split, and ' +
       'packets are extracted from mirrors. --anonymize replaces addresses: those that share a prefix still share one ' +
       "afterwards, and private ranges stay private; MAC addresses and the connection manager's messages are covered. " +
-      `Checksums and ICRCs are computed anew; a wrong ICRC stays wrong. An interrupted export leaves no file. ${SEVERAL}`,
+      'Checksums and ICRCs are computed anew; a wrong ICRC stays wrong. --parquet writes the whole analysis as tables, a ' +
+      `folder per table, hour and host; captures can share a folder. An interrupted export leaves no file. ${SEVERAL}`,
     options: [
-      output('pcapng'),
+      { ...output('pcapng'), required: false },
+      {
+        flags: '--parquet <folder>',
+        summary:
+          'Write tables instead: packets, messages, connections and findings as Parquet, for DuckDB, Spark or Trino',
+        parse: text,
+      },
+      {
+        flags: '--host <name>',
+        summary: 'Machine that made the capture, for --parquet: part of the paths (default: unknown)',
+        parse: hostName,
+      },
       ...packetFilters,
       filter('packets'),
       port,
@@ -183,6 +204,7 @@ export const captureCommands: readonly CommandSpec[] = [
         'The same addresses for every file with this key',
       ],
       ['export trace.pcap --qp 0x11 -o - | tshark -r -', 'Pipe to another program'],
+      ['export trace.pcap --parquet tables --host node7', 'Tables for SQL'],
     ],
     load: () => import('../commands/export.ts'),
   },

@@ -17,10 +17,18 @@ import { applyResponse, countResponse, syndromeOf } from './responses.ts';
 import type { RightIcrcs } from './right-icrcs.ts';
 import { Taken, Verdict } from './verdict.ts';
 
+/** One direction of a connection. Not copied: its number changes. */
+export interface PacketFlow {
+  /** Its number is 0 until it is known, at the end of the analysis at the latest. */
+  readonly connection: { readonly id: number };
+}
+
 /** The verdict on a packet the moment it was added. One object, used again for each. */
 export interface PacketVerdict {
   /** Number of its connection; 0: none, or one that is not paired yet. */
   connection: number;
+  /** The flow it belongs to, where the number is later; undefined: none. */
+  flow: PacketFlow | undefined;
   /** It was sent before. Its cause may come out as `unknown`; it never changes later. */
   retransmission: RetransmitCause | undefined;
   /** How sure the cause is; undefined if it is no retransmission. */
@@ -47,6 +55,7 @@ export interface Surroundings {
 export class PacketTracker {
   readonly verdict: PacketVerdict = {
     connection: 0,
+    flow: undefined,
     retransmission: undefined,
     grade: undefined,
     evidence: 0,
@@ -65,6 +74,7 @@ export class PacketTracker {
   reset(): void {
     const { verdict } = this;
     verdict.connection = 0;
+    verdict.flow = undefined;
     verdict.retransmission = undefined;
     verdict.grade = undefined;
     verdict.evidence = 0;
@@ -81,6 +91,7 @@ export class PacketTracker {
     if (pauses.frames > 0) pauses.passed(direction.key.mac, path.facts.toMac, frame, time);
     span.note(packet);
     this.verdict.connection = direction.connection.id;
+    this.verdict.flow = direction;
     if (packet.icrc === IcrcVerdict.BAD) {
       if (!this.#takeBad(direction, packet)) return;
     } else if (path.trial !== undefined) {

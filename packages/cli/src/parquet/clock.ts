@@ -1,0 +1,42 @@
+/** From nanoseconds since the first frame to the times of a table. */
+
+/** The years 1685 … 2255: nanoseconds fit into 64 bits, and microseconds into a number. */
+const MOST_SECONDS = 9_000_000_000;
+
+/** The clock of a capture: made of the time of its first frame. */
+export class TableClock {
+  /** Seconds since 1970, and the nanoseconds behind them, of the first frame; undefined: the capture has no usable time. */
+  readonly #start: { seconds: number; nanoseconds: number; ns: bigint } | undefined;
+
+  /** @param startTime of the capture's summary: `2026-01-01T00:00:00.000000000Z` */
+  constructor(startTime: string | undefined) {
+    if (startTime === undefined) return;
+    const seconds = Date.parse(`${startTime.slice(0, -11)}Z`) / 1000;
+    const nanoseconds = Number(startTime.slice(-10, -1));
+    const ns = BigInt(seconds) * 1_000_000_000n + BigInt(nanoseconds);
+    this.#start = { seconds, nanoseconds, ns };
+  }
+
+  /** Nanoseconds since 1970; null where there are none. */
+  ns(time: number): bigint | null {
+    return this.#start === undefined || this.#isFar(time) ? null : this.#start.ns + BigInt(time);
+  }
+
+  /** Microseconds since 1970, rounded down; null where there are none. */
+  micros(time: number): bigint | null {
+    if (this.#start === undefined || this.#isFar(time)) return null;
+    const { seconds, nanoseconds } = this.#start;
+    return BigInt(seconds * 1e6 + Math.floor((nanoseconds + time) / 1000));
+  }
+
+  /** Hours since 1970; undefined where there are none. */
+  hour(time: number): number | undefined {
+    if (this.#start === undefined || this.#isFar(time)) return undefined;
+    const { seconds, nanoseconds } = this.#start;
+    return Math.floor((seconds + Math.floor((nanoseconds + time) / 1e9)) / 3600);
+  }
+
+  #isFar(time: number): boolean {
+    return Math.abs(this.#start!.seconds + time / 1e9) > MOST_SECONDS;
+  }
+}
