@@ -25,6 +25,19 @@ test('the README shows stream-echo.mjs, and the first lines of roce flows', asyn
   expect(stdout.startsWith(shown)).toBe(true);
 });
 
+test('tokens.mjs admits by token, and changes its key; security.md shows it', async () => {
+  const quote = `<!-- examples/tokens.mjs -->\n\`\`\`js\n${read('examples/tokens.mjs')}\`\`\``;
+  expect(read('docs/security.md')).toContain(quote);
+  const { stdout } = await run(process.execPath, [path('tokens.mjs')]);
+  expect(stdout.split('\n')).toEqual([
+    ...[7, 8].map((client) => `client ${client}: CONSUMER_DEFINED`),
+    'for clients with a token',
+    'another key: true; for clients with a token',
+    'the old key: REM_ACCESS_ERR',
+    '',
+  ]);
+});
+
 test('stream-echo.mjs has twelve lines of code at most', async () => {
   const lines = read('examples/stream-echo.mjs').split('\n');
   expect(lines.filter((line) => line !== '' && !line.startsWith('//')).length).toBeLessThanOrEqual(12);

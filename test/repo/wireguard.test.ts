@@ -37,6 +37,7 @@ exec "${process.execPath}" "${root}/packages/cli/bin/roce.js" "$@"
   const onWire = (filter: string) => `tcpdump -n -r wire.pcap '${filter}' 2> /dev/null | wc -l`;
   // Namespaces and the sockets of wireguard-go are in /run.
   const script = `set -eu
+trap 'tail -v *.log >&2' ERR
 mount -t tmpfs none /run
 PATH=$PWD:$PATH
 ${tunnel}
