@@ -7,24 +7,20 @@ import type { DirectionCounts, MessageFailure } from '../facts.ts';
 import { DistributionBuilder } from '../record/distribution.ts';
 import type { EventLog } from '../record/events.ts';
 import { StallWatch } from '../record/stalls.ts';
-import { DamagedPackets } from './damaged.ts';
+import { DAMAGED_BEFORE, DamagedPackets } from './damaged.ts';
 import { EarlyAnswers } from './early-answers.ts';
 import { Episodes } from './episodes.ts';
 import { PassedRequests } from './loss-place.ts';
 import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags } from './outstanding.ts';
 import { RetransmitClassifier } from './retransmit-classifier.ts';
-import { SentRequests } from './sent-requests.ts';
+import { MAX_GAP, SentRequests } from './sent-requests.ts';
 
-/** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
-export const MAX_GAP = 4096;
 /** Packets that wait for a first answer; without one the capture shows one direction, and the last few packets are enough. */
 const MAX_UNHEARD = 1024;
 const UNHEARD_KEPT = 128;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
 const GIVE_UP = 50e6;
-/** A damaged packet was seen by so much before its absence was noticed. */
-export const DAMAGED_BEFORE = 1e9;
 /**
  * Nanoseconds. New packets so long after an answer that came out of turn, and again so long after those, show that the answer
  * before it was not lost. Once is not enough: a busy requester sends the packets it has prepared before it reads answers.

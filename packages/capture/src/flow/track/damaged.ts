@@ -3,6 +3,8 @@ import { PSN_MASK } from '@node-roce/wire';
 
 /** The last ones are remembered. */
 const MAX_DAMAGED = 64;
+/** A damaged packet was seen by so much before its absence was noticed, ns. */
+export const DAMAGED_BEFORE = 1e9;
 
 /** Frames with a wrong ICRC by the PSN that they carry: which may be damaged, too, but mostly is not. */
 export class DamagedPackets {

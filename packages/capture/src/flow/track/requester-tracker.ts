@@ -6,13 +6,14 @@ import { opcodeInfo, PSN_MASK } from '@node-roce/wire';
 import type { RocePacket } from '../../read/packet.ts';
 import type { DirectionCounts } from '../facts.ts';
 import type { EventLog } from '../record/events.ts';
-import { AnsweredRequests, DAMAGED_BEFORE, MAX_GAP } from './answered-requests.ts';
+import { AnsweredRequests } from './answered-requests.ts';
+import { DAMAGED_BEFORE } from './damaged.ts';
 import { type Identifications, IdOrder } from './identification.ts';
 import type { UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
 import { MIN_PROBE } from './retry-timer.ts';
 import type { SentAgain } from './sent-again.ts';
-import { asksForData, isPathMtu, rethLength } from './sent-requests.ts';
+import { asksForData, isPathMtu, MAX_GAP, rethLength } from './sent-requests.ts';
 import { Taken, type Verdict } from './verdict.ts';
 
 /** Packets that the capture shows late by no more than this were reordered, not retransmitted. */

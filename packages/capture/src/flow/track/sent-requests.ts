@@ -13,6 +13,8 @@ export const UNKNOWN_LENGTH = 0xffff_ffff;
 const MOST_RESPONSES = 2 ** 15;
 /** PSNs this far from those of requests may be of the same queue pair: requests that the capture has not shown. */
 const NEAR = 256;
+/** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
+export const MAX_GAP = 4096;
 
 /** The requests of one queue pair with their PSNs, and whether a response fits them. */
 export class SentRequests {
