@@ -18,7 +18,7 @@ import { closedError, hostAndPort, isStreamError } from './errors.ts';
 import { MessageChannel } from './message-channel.ts';
 import { DEFAULTS, type MessageOptions } from './message-options.ts';
 import { type Made, makeParts, releaseParts } from './message-parts.ts';
-import { checkMessage, checkStreamOptions, checkWait } from './options.ts';
+import { checkLength, checkMessage, checkStreamOptions, checkWait } from './options.ts';
 import { type ConnectionParameters, PRIVATE_DATA } from './parameters.ts';
 import { Slots } from './slots.ts';
 import { Watch } from './watch.ts';
@@ -212,6 +212,7 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
     remote: { addr: bigint; rkey: number },
     signal: AbortSignal,
   ): Promise<Uint8Array | undefined> {
+    checkLength(length, this.longestRead);
     this.#checkNoStream();
     const slot = await this.#slot(signal);
     if (slot === undefined) return undefined;

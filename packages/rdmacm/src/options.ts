@@ -181,6 +181,9 @@ export const checkParameterNames = (parameters: object): void => check(parameter
 export const checkStreamOptions = (options: object): void => checkOptions('', options, STREAM_OPTIONS);
 export const checkWait = (options: object): void => checkOptions('', options, WAIT);
 
+export const checkLength = (length: unknown, longest: number): void =>
+  checkArgument('length', length, within(1, longest));
+
 /** A port that has to be given. */
 export function checkPort(port: unknown): void {
   checkArgument('port', port, PORT);
