@@ -77,7 +77,7 @@ export class TableFile<Row> {
     const rows = this.#rows;
     const columnData = this.#columns.map(({ name, type, isSought }, i): ColumnSource => {
       // Numbers stand as they are, and the compression finds what repeats: a dictionary of them takes longer.
-      const encoding = type.startsWith('INT') && !type.endsWith('[]') ? { encoding: 'PLAIN' as const } : {};
+      const encoding = /^(INT|TIMESTAMP)[^[]*$/.test(type) ? { encoding: 'PLAIN' as const } : {};
       return { name, data: this.#cells[i].take(rows), statistics: isSought === true, ...encoding };
     });
     this.#writer.write({ columnData, rowGroupSize: GROUP_ROWS, pageSize: ONE_PAGE });
