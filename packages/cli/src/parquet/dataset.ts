@@ -127,7 +127,7 @@ export class Dataset {
     this.#name = capture.replaceAll(/[^\w.-]/g, '_').replace(/^[._]/, 'capture$&');
     this.#isNew = !existsSync(folder);
     if (!this.#isNew) this.#check();
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     this.#unfinished = mkdtempSync(join(folder, UNFINISHED));
   }
 
@@ -215,6 +215,13 @@ export class Dataset {
     }
     if (this.#isNew) removeEmpty(this.#folder);
   }
+}
+
+/** As mkdir -p does. Node 20's own loops for ever where a file system takes no folder and calls that ENOENT, as /proc does. */
+function makeFolder(folder: string): void {
+  const parent = dirname(folder);
+  if (!existsSync(parent)) makeFolder(parent);
+  if (!existsSync(folder)) mkdirSync(folder);
 }
 
 function removeEmpty(folder: string): void {

@@ -239,6 +239,11 @@ test('an interrupt leaves neither files nor folders', async () => {
   expect(existsSync(place)).toBe(false);
 });
 
+test('a folder that cannot be made is an error: Node’s recursive mkdir would go round for ever in /proc', async () => {
+  const options = { folder: '/proc/tables', host: 'a', capture: 'loss5' };
+  await expect(exportParquet([loss5], options)).rejects.toThrow('ENOENT');
+});
+
 test('a full disk: one line names the folder, and nothing of the capture is left', () => {
   const place = newFolder();
   mkdirSync(place);
