@@ -223,12 +223,12 @@ for (const [i, [version, names]] of ordered.entries()) {
 writeFileSync(join(build, 'stubs.c'), `${code.join('\n')}\n`);
 writeFileSync(join(build, 'versions-paths'), '{ global: *; local: roce_*; };\n');
 writeFileSync(join(build, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
-/** Parts of glibc before 2.34 (old_glibc.h). */
-const parts = ['libpthread.so.0', 'libdl.so.2'].filter((name) =>
-  output(compiler, [`-print-file-name=${name}`]).includes('/'),
-);
-const needed = ['-Wl,--no-as-needed', ...parts.map((name) => `-l:${name}`)];
-if (prebuilt !== undefined) needed.unshift('-s');
+/**
+ * For an older glibc than that of the build, the parts of it before 2.34 are needed by name (old_glibc.h). A library for this machine needs
+ * none: a root that holds only what its programs load may lack them.
+ */
+const needed =
+  prebuilt === undefined ? ['-ldl'] : ['-s', '-Wl,--no-as-needed', '-l:libpthread.so.0', '-l:libdl.so.2'];
 output(compiler, [
   ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1', ...sanitizers],
   // Handlers of SIGSEGV and of fork stay where they are after dlclose.
