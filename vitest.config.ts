@@ -22,8 +22,8 @@ const ONLINE = [
   'test/repo/site.test.ts',
 ];
 
-/** Packages whose tests have devices in memory, which they close, and replace no module: those share workers, too. */
-const MEMORY = 'packages/{cli,ibverbs,rdmacm,verbs-api}/src/**/*.test.ts';
+/** Packages whose tests have devices in memory, which they close: those share workers, too. */
+const MEMORY = 'packages/{cli,ibverbs,rdmacm,verbs-api}/src/**/!(local-addresses).test.ts'; // It replaces node:os.
 
 /** Files all of whose tests are slow. Vitest would start a worker for each of them, only to leave its tests out. */
 function slowFiles(): string[] {

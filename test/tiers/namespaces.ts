@@ -33,7 +33,11 @@ const [PROGRAM, ...BEFORE] = [
 
 const PREFIX = 'roce-t-';
 
+const NAME = 'namespaces';
+
 class OwnWorker extends ForksPoolWorker {
+  // Vitest gives a worker's next file only to a worker of the pool's name.
+  override readonly name = NAME;
   #child: ChildProcess | undefined;
   // Not deeper: paths of sockets have 107 characters at most.
   readonly #folder = mkdtempSync(join(tmpdir(), PREFIX));
@@ -63,7 +67,7 @@ class OwnWorker extends ForksPoolWorker {
 }
 
 const POOL = {
-  name: 'namespaces',
+  name: NAME,
   createPoolWorker: (options: PoolOptions) => new OwnWorker(options),
 };
 
