@@ -1,4 +1,6 @@
 /** docs/capture.md: its commands print what the page shows. */
+// @module-tag slow
+// @module-tag gate
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

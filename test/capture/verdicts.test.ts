@@ -72,7 +72,7 @@ test('a wrong ICRC that the other end takes: advice on the capture, by what is w
   expect(await hintOf('icrc-swapped-retries')).not.toContain('perhaps');
 });
 
-test('cut at any place: the same verdict, or a lesser one', async () => {
+test('cut at any place: the same verdict, or a lesser one', { tags: ['slow', 'gate'] }, async () => {
   for (const [name, { kind }] of EXPECTED) {
     const whole = readFileSync(join(folder, `${name}.pcap`));
     const step = Math.max(1, Math.floor(whole.length / 60));
@@ -83,7 +83,9 @@ test('cut at any place: the same verdict, or a lesser one', async () => {
   }
 });
 
-test('with a byte changed: no crash, and no certain verdict about another cause', async () => {
+test('with a byte changed: no crash, and no certain verdict about another cause', {
+  tags: ['slow', 'gate'],
+}, async () => {
   const random = createRandom(4791);
   for (const [name, { kind }] of EXPECTED) {
     const whole = readFileSync(join(folder, `${name}.pcap`));

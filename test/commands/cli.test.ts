@@ -134,8 +134,8 @@ describe('pingpong', () => {
     what: string;
     args: string[];
   }
-  const EXCHANGES: Exchange[] = [
-    { what: 'the defaults', args: ['--iters', '200'] },
+  const EXCHANGES: Exchange[] = [{ what: 'the defaults', args: ['--iters', '200'] }];
+  const ALSO: Exchange[] = [
     { what: 'UD', args: ['--type', 'ud', '-n', '50'] },
     { what: 'an SRQ, 3 QPs', args: ['--srq', '-q', '3', '-r', '3', '-e'] },
   ];
@@ -150,6 +150,7 @@ describe('pingpong', () => {
   ];
   const title = '$what: two of them, data checked on both sides';
   test.each(EXCHANGES)(title, testExchange);
+  test.each(ALSO)(title, { tags: ['slow', 'gate'] }, testExchange);
   test.each(MORE)(title, { tags: ['slow'] }, testExchange);
 
   async function testExchange({ args }: Exchange) {

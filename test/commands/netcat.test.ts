@@ -18,11 +18,14 @@ const said = (child: ReturnType<typeof start>, words: string) =>
     child.on('exit', () => reject(new Error(`ended without "${words}": ${all}`)));
   });
 
+const COPY = 'a file %s arrives as it is';
+test.each([['both ways', [], []]])(COPY, testCopy);
 test.each([
   ['to the listener', ['--no-input'], []],
   ['to the client', [], ['--no-input']],
-  ['both ways', [], []],
-])('a file %s arrives as it is', async (_name, ofListener, ofClient) => {
+])(COPY, { tags: ['slow', 'gate'] }, testCopy);
+
+async function testCopy(_name: string, ofListener: string[], ofClient: string[]): Promise<void> {
   const place = ['-p', '7711'];
   const server = start('listen', ...place, '--bind', '127.0.63.1', '-v', ...ofListener);
   await said(server, 'listening at port 7711');
@@ -35,7 +38,7 @@ test.each([
   expect(atServer.equals(ofClient.length === 0 ? up : Buffer.alloc(0))).toBe(true);
   expect(atClient.equals(ofListener.length === 0 ? down : Buffer.alloc(0))).toBe(true);
   expect((await Promise.all(ends)).map(([code]) => code)).toEqual([0, 0]);
-});
+}
 
 test('connect to a port where nobody listens ends with 1, and names the remedy', async () => {
   const client = start('connect', '127.0.0.1', '-p', '7712');

@@ -441,7 +441,7 @@ describe('a rule sees what breaks it', () => {
 });
 
 describe('rxe keeps the rules', () => {
-  test('in captures of an unknown place', async () => {
+  test('in captures of an unknown place', { tags: ['slow', 'gate'] }, async () => {
     const found = [];
     for (const file of real) found.push(...(await deviationsOf(join(captures, file))));
     for (const file of readdirSync(fixtures)) {
@@ -450,7 +450,7 @@ describe('rxe keeps the rules', () => {
     expect(found).toEqual([]);
   });
 
-  test('in captures made next to it', async () => {
+  test('in captures made next to it', { tags: ['slow', 'gate'] }, async () => {
     const found = [];
     let passed = 0;
     for (const file of real) {

@@ -47,7 +47,7 @@ describe('a quick run', () => {
     ['^1,000 queue pairs, .* in turn$', ['node-roce']],
     ['^100,000', ['node-roce']],
     ['^connects .* 16 at a time', ['node-roce']],
-  ])('%s', testRow);
+  ])('%s', { tags: ['slow', 'gate'] }, testRow);
 
   test.each([
     ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP', 'UCX over TCP', 'iperf3 TCP']],

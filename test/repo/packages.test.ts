@@ -1,4 +1,6 @@
 /** The packages as they would be published: their contents, their descriptions, the programs of their pages. */
+// @module-tag slow
+// @module-tag gate
 import { execFile } from 'node:child_process';
 import {
   copyFileSync,

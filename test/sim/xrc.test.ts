@@ -12,7 +12,7 @@ import { describe, expect, test } from 'vitest';
 import { NETWORKS, type NetworkKind } from './run.ts';
 import { runXrc } from './run-xrc.ts';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 3);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 1);
 
 const replay = process.env.ROCE_SIM_XRC;
 if (replay !== undefined) {

@@ -26,9 +26,9 @@ export const CI_MINUTES = 85;
 export const minutesLeft = (minutes, tier, elapsed) =>
   Math.max(0, Math.round(10 * Math.min(minutes, tier - elapsed / 60_000)) / 10);
 
-/** Tests with a tag, one file after the other. Only files that name it: to start one without such a test takes as long as a short test. */
-const tagged = (tag) =>
-  `npx vitest run --tags-filter=${tag} --maxWorkers=1 $(git grep -l -e "tags: \\[.*'${tag}'" -e "@module-tag ${tag}$" -- '*.test.ts')`;
+/** Tests with a tag, so many files at a time. Only files that name it: to start one without such a test takes as long as a short test. */
+const tagged = (tag, files) =>
+  `npx vitest run --tags-filter=${tag} --maxWorkers=${files} $(git grep -l -e "tags: \\[.*'${tag}'" -e "@module-tag ${tag}$" -- '*.test.ts')`;
 
 /** Builds the kernel that runs as a program, and the userland of a guest, unless the user's cache has them. */
 const guest = (name) => `node test/interop/run.mjs --prepare --guest ${name}`;
@@ -38,7 +38,7 @@ export const CI = [
   { name: 'test', minutes: 25, command: 'npm test' },
   { name: 'unused code', minutes: 3, command: 'npm run knip' },
   { name: 'empty root', minutes: 8, command: 'node test/empty-root/run.mjs' },
-  { name: 'slow tests', minutes: 15, command: tagged('gate') },
+  { name: 'slow tests', minutes: 15, command: tagged('gate', 2) },
   {
     name: 'seeds',
     minutes: 8,
@@ -103,7 +103,7 @@ export const CI = [
 export const LONG = [
   { name: 'test', set: 'base', minutes: 30, command: 'npm test' },
   { name: 'empty root', set: 'base', minutes: 40, command: 'node test/empty-root/run.mjs test' },
-  { name: 'slow tests', set: 'base', minutes: 60, command: tagged('slow') },
+  { name: 'slow tests', set: 'base', minutes: 60, command: tagged('slow', 1) },
   { name: 'killed gates', set: 'base', minutes: 60, command: 'node test/tiers/kill.mjs gate 10' },
   { name: 'killed interop', set: 'base', minutes: 30, command: 'node test/tiers/kill.mjs interop 10' },
   {

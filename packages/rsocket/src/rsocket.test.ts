@@ -363,7 +363,9 @@ test('a million mutated control messages end a socket, or do nothing', () => {
   }
 });
 
-test('entries and credits of a hostile peer: what is placed stays in its buffer and ours', () => {
+test('entries and credits of a hostile peer: what is placed stays in its buffer and ours', {
+  tags: ['slow', 'gate'],
+}, () => {
   let seed = 9;
   const draw = (below: number) => {
     seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;

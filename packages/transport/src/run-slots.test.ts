@@ -154,7 +154,7 @@ function sent(seed: number, runs: boolean, seen = new Map<number, number>()) {
   return log;
 }
 
-test('batches of requests and READ responses: with run slots and without', () => {
+test('batches of requests and READ responses: with run slots and without', { tags: ['slow', 'gate'] }, () => {
   const seen = new Map<number, number>();
   for (let seed = 1; seed <= 150; seed++)
     expect(sent(seed, true, seen), `seed ${seed}`).toEqual(sent(seed, false));

@@ -578,7 +578,9 @@ test('any packets in any order: nothing throws, every packet is counted once', (
   );
 });
 
-test('counts and reports the queue pairs beyond the number that is followed', () => {
+test('counts and reports the queue pairs beyond the number that is followed', {
+  tags: ['slow', 'gate'],
+}, () => {
   const capture = new CaptureBuilder();
   for (let i = 0; i < 20_010; i++)
     capture.packet(i, 'a', 'UC_SEND_ONLY', { psn: 5, destQp: 100 + i, id: i & 0xffff });
