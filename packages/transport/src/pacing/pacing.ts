@@ -1,6 +1,7 @@
 /** How fast a queue pair may send: `rate_limit` holds its requests, and the congestion controller's rate requests and READ responses. */
 import type { TxBatch } from '../batch.ts';
 import type { CongestionController } from '../congestion/controller.ts';
+import type { Own } from '../own.ts';
 import type { Owner } from '../qp/owner.ts';
 import { lastPacketBytes } from '../requester/packets.ts';
 import { Timer, type Timers } from '../requester/timers.ts';
@@ -13,11 +14,13 @@ import { RateLimit } from './rate-limit.ts';
 const YIELD = 1;
 
 /**
- * The slower one of both counts. Without either, asking costs one look at a flag.
+ * The slower one of both counts. Without either, asking costs one look at `mayLimit`.
  *
  * Promise: where requests and READ responses wait for the controller's rate, they leave in turn.
  */
 export class Pacing {
+  /** `rate_limit` is set, or the controller has a rate: else nothing is ever `limited`. */
+  readonly mayLimit: boolean;
   readonly #owner: Owner;
   readonly #clock: Clock;
   readonly #timers: Timers;
@@ -25,8 +28,6 @@ export class Pacing {
   readonly #limit = new RateLimit();
   /** Undefined where the controller has no rate. */
   readonly #control: ControlledRate | undefined;
-  /** `rate_limit` is set, or the controller has a rate. */
-  #mayLimit: boolean;
   /** A reply waits for the rate; and the last packet was a reply. */
   #replyWaits = false;
   #replyWasLast = false;
@@ -37,18 +38,18 @@ export class Pacing {
     this.#timers = timers;
     this.congestion = congestion;
     this.#control = owner.reacts ? new ControlledRate(congestion) : undefined;
-    this.#mayLimit = owner.reacts;
+    this.mayLimit = owner.reacts;
   }
 
   /** Sets `rate_limit`, kbit/s. */
   setRate(rate: number): void {
     this.#limit.setRate(rate);
-    this.#mayLimit = rate !== 0 || this.#control !== undefined;
+    (this as Own<Pacing>).mayLimit = rate !== 0 || this.#control !== undefined;
   }
 
   /** Whether requests are held back. */
   get limited(): boolean {
-    return this.#mayLimit && (this.#limit.limited || this.#control?.limited === true);
+    return this.mayLimit && (this.#limit.limited || this.#control?.limited === true);
   }
 
   /** µs after which the next request may leave, or is to be asked for again; 0: now. */

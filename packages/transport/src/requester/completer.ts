@@ -420,7 +420,9 @@ export class Completer {
   }
 
   #takeCredits(slab: Uint8Array, aeth: number): void {
-    if (this.#requester.credits.take(aethSyndrome(slab, aeth), aethMsn(slab, aeth))) this.#owner.wantsTurn();
+    const { credits } = this.#requester;
+    if (credits.limited && credits.take(aethSyndrome(slab, aeth), aethMsn(slab, aeth)))
+      this.#owner.wantsTurn();
   }
 }
 

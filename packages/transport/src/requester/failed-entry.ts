@@ -1,14 +1,17 @@
 /** The send entry that can't be sent: it fails when all before it are done. */
+import type { Own } from '../own.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../serial.ts';
 
 /** Promise: an entry that has failed is not complete; of several, the first in the queue counts. */
 export class FailedEntry {
+  /** Whether an entry has failed and waits for those before it. */
+  readonly waiting: boolean = false;
   readonly #owner: Owner;
   readonly #queue: SendQueue;
   #index = 0;
-  /** `WcStatus` to complete it with; 0: no entry has failed. */
+  /** `WcStatus` to complete it with. */
   #status = 0;
 
   constructor(owner: Owner, queue: SendQueue) {
@@ -16,34 +19,30 @@ export class FailedEntry {
     this.#queue = queue;
   }
 
-  /** Whether an entry has failed and waits for those before it. */
-  get waiting(): boolean {
-    return this.#status !== 0;
-  }
-
   /** Whether the entry that has failed is this one. */
   isAt(entry: number): boolean {
-    return this.#status !== 0 && this.#index === entry;
+    return this.waiting && this.#index === entry;
   }
 
   /** The entry can't be sent. */
   set(entry: number, status: number): void {
-    if (this.#status !== 0 && !indexLess(entry, this.#index)) return;
+    if (this.waiting && !indexLess(entry, this.#index)) return;
+    (this as Own<FailedEntry>).waiting = true;
     this.#index = entry;
     this.#status = status;
   }
 
   /** No entry has failed: the queue pair is not sending, or the entry is looked at again. */
   forget(): void {
-    this.#status = 0;
+    (this as Own<FailedEntry>).waiting = false;
   }
 
   /** Completes the entry that has failed if it is the oldest. @returns whether it was */
   completeIfOldest(): boolean {
-    if (this.#status === 0 || indexLess(this.#queue.head, this.#index)) return false;
+    if (!this.waiting || indexLess(this.#queue.head, this.#index)) return false;
     if (this.#queue.head !== this.#index) {
       // It was to be retransmitted, and what had been sent before has arrived after all.
-      this.#status = 0;
+      this.forget();
       return false;
     }
     this.completeOldest(this.#status);
@@ -58,7 +57,7 @@ export class FailedEntry {
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
-    const isDone = this.#status !== 0 && indexLess(this.#index, this.#queue.head);
+    const isDone = this.waiting && indexLess(this.#index, this.#queue.head);
     return isDone ? 'an entry that is done has failed' : undefined;
   }
 }

@@ -1,5 +1,6 @@
 /** READs and atomics in flight: how many requests, and how many READ responses they were asked for. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
+import type { Own } from '../own.ts';
 import { Turn, TurnQueue } from '../scheduler.ts';
 import { OutOfOrder } from './out-of-order.ts';
 import { ReadRequests } from './read-requests.ts';
@@ -65,6 +66,8 @@ export class ReadBudget {
 
 /** Promise: the device's budget is short of what the responses in flight are charged, and of what is granted. */
 export class OutstandingReads {
+  /** No READ and no atomic is in flight: then nothing here changes with what is acknowledged. */
+  readonly idle: boolean = true;
   readonly #budget: ReadBudget;
   readonly #owner: { wantsTurn(): void };
   readonly #turn = new Turn<OutstandingReads>(this);
@@ -102,6 +105,7 @@ export class OutstandingReads {
     this.release();
     this.#repeatedEnd = this.#alone = NONE;
     this.#isCareful = false;
+    (this as Own<OutstandingReads>).idle = true;
     this.#charge = receiveCharge(pathMtu);
     this.#chunk = Math.min(READ_CHUNK_MAX, Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge)));
   }
@@ -210,11 +214,18 @@ export class OutstandingReads {
     this.#giveGrant();
     this.#forced = false;
     this.#responses += responses;
+    this.add(first, last);
+  }
+
+  /** A request leaves that is answered with the PSNs from `first` to `last`, which take none of the budget. */
+  add(first: number, last: number): void {
+    (this as Own<OutstandingReads>).idle = false;
     this.list.add(first, last);
   }
 
   /** The PSNs from `psn` up to `end`, all of one request, are asked for again. */
   repeated(psn: number, end: number): void {
+    (this as Own<OutstandingReads>).idle = false;
     this.list.repeated(psn, end);
     if (this.#repeatedEnd === NONE || psnDiff(end, this.#repeatedEnd) > 0) this.#repeatedEnd = end;
   }
@@ -255,6 +266,8 @@ export class OutstandingReads {
     if (this.list.count === 0 && this.#responses > 0) this.#giveResponses();
     if (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) >= 0) this.#repeatedEnd = NONE;
     if (this.#alone !== NONE && psnDiff(psn, this.#alone) > 0) this.#alone = NONE;
+    if (this.list.count === 0 && this.#repeatedEnd === NONE && this.#alone === NONE)
+      (this as Own<OutstandingReads>).idle = true;
   }
 
   /** Forgets the requests in flight: it is asked for again, or never. */
@@ -286,6 +299,8 @@ export class OutstandingReads {
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
+    if (this.idle && this.list.count > 0)
+      return `${this.list.count} requests are in flight, and none is known`;
     if (this.#responses < 0 || (this.#responses > 0 && this.list.count === 0)) {
       return `${this.#responses} READ responses of ${this.list.count} requests are in flight`;
     }

@@ -212,7 +212,7 @@ export class Requester {
     if (recovery.idle) recovery.roundTrip.acknowledged(psn);
     else recovery.acknowledged(psn, packets);
     this.congestion.onAck(packets, psn, this.#flight.sendPsn);
-    this.reads.retire(psn);
+    if (!this.reads.idle) this.reads.retire(psn);
   }
 
   /** An answer came that acknowledges nothing new: an ACK (ANY_ACK), or the response at a PSN. A packet came twice. */
@@ -233,7 +233,7 @@ export class Requester {
     this.timers.stop(Timer.RNR);
     const { recovery } = this;
     if (!recovery.idle) recovery.settled();
-    if (this.failed.completeIfOldest()) return;
+    if (this.failed.waiting && this.failed.completeIfOldest()) return;
     this.recovery.ackTimer.restart(this.#flight.out > 0);
     this.checkDrained();
     this.#owner.wantsTurn();

@@ -65,7 +65,7 @@ export class Transmitter {
     const { reliable } = owner;
     let sent = recovery.idle ? 0 : recovery.transmit(batch, budget);
     // They don't wait, but what follows does.
-    if (sent > 0 && pacing.limited) {
+    if (sent > 0 && pacing.mayLimit && pacing.limited) {
       for (let i = 0; i < sent; i++) pacing.charge(lastPacketBytes(batch, i), owner.attributes.ipBytes);
     }
     let local = 0;
@@ -83,7 +83,7 @@ export class Transmitter {
       if (!recovery.idle && this.#skipAnswered()) continue;
       const { out } = flight;
       if (reliable && (this.#inFlight(out) >= window || out >= PSN_SPAN)) break;
-      if (pacing.limited && !pacing.mayLeave()) break;
+      if (pacing.mayLimit && pacing.limited && !pacing.mayLeave()) break;
       const middles = this.#transmitMiddles(batch, out, budget - sent);
       if (middles === 0 && !this.#transmitOne(batch, out)) break;
       sent += Math.max(1, middles);
@@ -102,7 +102,7 @@ export class Transmitter {
     const { owner, failed } = this.#parts;
     const { queue, cursor } = this.#flight;
     const { entry } = cursor;
-    if (failed.isAt(entry)) return false;
+    if (failed.waiting && failed.isAt(entry)) return false;
     if (entry !== queue.started) return true;
     // SQD; or ERR and SQE, where what was sent in this turn has failed.
     if (failed.waiting || owner.state !== QpStateCode.RTS) return false;
@@ -113,8 +113,8 @@ export class Transmitter {
   /** Of the PSNs that are out, those of packets: responses of READs are counted by themselves, and some are here. */
   #inFlight(out: number): number {
     const { reads } = this.#parts;
-    const recovery = this.#recovery;
-    return out - reads.responses - (recovery.idle ? 0 : reads.early.count);
+    const asked = reads.idle ? 0 : reads.responses;
+    return out - asked - (this.#recovery.idle ? 0 : reads.early.count);
   }
 
   /** Packets that may be out: while a gap is open, also those that the peer keeps. */
@@ -131,7 +131,8 @@ export class Transmitter {
     const recovery = this.#recovery;
     const flight = this.#flight;
     const { cursor, out, queue } = flight;
-    if (this.#wholes === undefined || cursor.entry !== queue.started || pacing.limited) return 0;
+    if (this.#wholes === undefined || cursor.entry !== queue.started) return 0;
+    if (pacing.mayLimit && pacing.limited) return 0;
     if (failed.waiting || owner.state !== QpStateCode.RTS) return 0;
     if (!owner.reliable) return this.#wholes.add(batch, most);
     const { psn } = cursor;
@@ -160,7 +161,7 @@ export class Transmitter {
     if (asks && answered === most) {
       // The peer remembers it among the last ones, as those that are retransmitted.
       if (!reads.mayRequest(owner.attributes.maxRdAtomic)) return false;
-      reads.list.add(cursor.psn, psnAdd(cursor.psn, answered - 1));
+      reads.add(cursor.psn, psnAdd(cursor.psn, answered - 1));
     }
     cursor.advance(queue, answered);
     return true;
@@ -174,7 +175,8 @@ export class Transmitter {
     const { owner, pacing } = this.#parts;
     const flight = this.#flight;
     const { cursor, queue } = flight;
-    if (cursor.packet === 0 || cursor.psn !== flight.sendPsn || pacing.limited) return 0;
+    if (cursor.packet === 0 || cursor.psn !== flight.sendPsn) return 0;
+    if (pacing.mayLimit && pacing.limited) return 0;
     let count = Math.min(most, queue.packetsOf(cursor.entry) - 1 - cursor.packet);
     if (owner.reliable) {
       const open = this.#window - 1 - this.#inFlight(out);
@@ -199,7 +201,7 @@ export class Transmitter {
     if (psns === 0) return false;
     cursor.advance(queue, psns);
     if (!flight.advanced()) context.retransmitted(owner, psn, flight.cause);
-    if (pacing.limited) pacing.charge(lastPacketBytes(batch), this.#ipBytesOfLast(batch));
+    if (pacing.mayLimit && pacing.limited) pacing.charge(lastPacketBytes(batch), this.#ipBytesOfLast(batch));
     return true;
   }
 
@@ -258,7 +260,7 @@ export class Transmitter {
     const { window } = pacing.congestion;
     const small = !recovery.idle && recovery.goesBack ? SMALL_ACK_INTERVAL_WHOLE : SMALL_ACK_INTERVAL;
     const most = window <= SMALL_WINDOW ? small : Math.min(ACK_INTERVAL, window >> 2);
-    return pacing.limited ? pacing.ackInterval(owner.attributes.pathMtu, most) : most;
+    return pacing.mayLimit && pacing.limited ? pacing.ackInterval(owner.attributes.pathMtu, most) : most;
   }
 
   #addReadOrAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
@@ -273,7 +275,7 @@ export class Transmitter {
     if (row.wire === Wire.ATOMIC || row.wire === Wire.PLACEMENT) {
       const status = this.#addAtomic(batch, cursor, row);
       if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);
-      reads.list.add(psn, psn);
+      reads.add(psn, psn);
       this.#time(psn);
       return 1;
     }

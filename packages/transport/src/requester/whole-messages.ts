@@ -122,6 +122,7 @@ export class WholeMessages {
     const { context, owner, flight } = this.#parts;
     const { queue } = flight;
     const credits = this.#credits;
+    const { limited } = credits;
     const { memory } = context;
     const { words, started } = queue;
     const { cursor } = flight;
@@ -147,7 +148,7 @@ export class WholeMessages {
       }
       const length = words[w + SendWqe.LENGTH];
       if (length === 0 || length > longest || (flags & SendFlags.FENCE) !== 0) break;
-      if (row.consumesReceive && credits.exhausted && (added > 0 || !flight.isOver)) break;
+      if (limited && row.consumesReceive && credits.exhausted && (added > 0 || !flight.isOver)) break;
       const fragments = batch.fragmentCount;
       if ((flags & SendFlags.INLINE) !== 0) {
         if (length > maxInlineData) break;
@@ -179,14 +180,14 @@ export class WholeMessages {
       writeBth(batch.headers, base, owner.transport | row.only, bits, DEFAULT_PKEY, destQpn, askAck | psn);
       finishSlot(owner, batch, headerLength, fragments, length, pad, entry);
       queue.start(psn, 1, row);
-      credits.count(1);
+      if (limited) credits.count(1);
       psn = psnAdd(psn, 1);
       added++;
       if (!batch.runs || row.opcode !== WrOpcode.SEND) continue;
-      const alikeMost = Math.min(count - added, credits.left);
+      const alikeMost = limited ? Math.min(count - added, credits.left) : count - added;
       const more = addAlike(context, owner, queue, batch, opcodeFlags, length, alikeMost);
       queue.startSends(psn, more, row);
-      credits.count(more);
+      if (limited) credits.count(more);
       psn = psnAdd(psn, more);
       added += more;
     }

@@ -1,4 +1,5 @@
 /** How far apart losses are: on a path that loses often, a retransmission is soon lost again. */
+import type { Own } from '../../own.ts';
 
 /** Fewer packets than this from one loss to the next: a path on which the first retransmitted packet is sent twice. */
 const LOSSY = 12;
@@ -12,6 +13,8 @@ const SUSPICIONS = 3;
 
 /** Promise: the mean is of distances up to `DISTANCE_MAX`. */
 export class LossBursts {
+  /** Whether the connection loses packets, for all that answers show. */
+  readonly areSeen: boolean = false;
   /** Packets acknowledged since the last loss. */
   #since = 0;
   /** The mean of the distances, each weighted by a quarter. */
@@ -20,14 +23,8 @@ export class LossBursts {
   #calm = FORGOTTEN;
   /** And since one was suspected. */
   #sinceSuspected = DISTANCE_MAX;
-  #areSeen = false;
   /** Of those that were suspected in a row; up to `SUSPICIONS`. */
   #suspicions = 0;
-
-  /** Whether the connection loses packets, for all that answers show. */
-  get areSeen(): boolean {
-    return this.#areSeen;
-  }
 
   /** A new connection: nothing was lost yet. */
   reset(): void {
@@ -36,25 +33,25 @@ export class LossBursts {
     this.#calm = FORGOTTEN;
     this.#sinceSuspected = DISTANCE_MAX;
     this.#suspicions = 0;
-    this.#areSeen = false;
+    (this as Own<LossBursts>).areSeen = false;
   }
 
   /** Nothing was lost, nor suspected, for all that counts. */
   get isNone(): boolean {
-    return !this.#areSeen && this.#suspicions === 0 && this.#mean === DISTANCE_MAX;
+    return !this.areSeen && this.#suspicions === 0 && this.#mean === DISTANCE_MAX;
   }
 
   acknowledged(packets: number): void {
     this.#since += packets;
     this.#calm += packets;
     this.#sinceSuspected += packets;
-    if (this.#areSeen) this.#judge();
+    if (this.areSeen) this.#judge();
   }
 
   /** An answer shows a loss. A timeout shows none: the peer may be slow. */
   seen(): void {
     this.#calm = 0;
-    this.#areSeen = true;
+    (this as Own<LossBursts>).areSeen = true;
   }
 
   /** An answer came as it would if one had been lost; a peer that had lost the processor may have sent it at the same time by accident. */
@@ -73,7 +70,7 @@ export class LossBursts {
 
   #judge(): void {
     const isSuspected = this.#suspicions >= SUSPICIONS && this.#sinceSuspected < DISTANCE_MAX;
-    this.#areSeen = isSuspected || this.#calm < FORGOTTEN;
+    (this as Own<LossBursts>).areSeen = isSuspected || this.#calm < FORGOTTEN;
   }
 
   /** A loss was seen, or may have been. */

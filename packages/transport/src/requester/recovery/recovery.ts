@@ -6,6 +6,7 @@ import { psnAdd } from '@node-roce/wire';
 import type { TxBatch } from '../../batch.ts';
 import { Loss } from '../../congestion/controller.ts';
 import { QpStateCode, type RetransmitCause } from '../../constants.ts';
+import type { Own } from '../../own.ts';
 import { Wire } from '../../wr-opcodes.ts';
 import { AckTimer } from '../ack-timer.ts';
 import type { Credits } from '../credits.ts';
@@ -38,6 +39,10 @@ const NONE = -1;
  * Promise: idle again only with everything as in a new connection, but for the count of packets since the last loss.
  */
 export class Recovery {
+  /** Nothing was lost: the only look that a connection without losses costs. */
+  readonly idle: boolean = true;
+  /** Whether there are tail loss probes. */
+  readonly probes: boolean = false;
   readonly #parts: RequesterParts;
   readonly roundTrip: RoundTrip;
   readonly ackTimer: AckTimer;
@@ -49,8 +54,6 @@ export class Recovery {
   readonly #readRepair: ReadRepair;
   readonly #peer: SelectiveRepeat;
   readonly #missing = new MissingResponses();
-  #idle = true;
-  #probes = false;
   /** `flight.acknowledgedPackets` up to which losses were counted. */
   #counted = 0;
   /** The ACK timer ran out, and the packets that were in flight then may still be on their way. */
@@ -77,16 +80,6 @@ export class Recovery {
     this.ackTimer = new AckTimer(owner, timers, roundTrip, this);
   }
 
-  /** Nothing was lost: the only look that a connection without losses costs. */
-  get idle(): boolean {
-    return this.#idle;
-  }
-
-  /** Whether there are tail loss probes. */
-  get probes(): boolean {
-    return this.#probes;
-  }
-
   // ------------------------------------------------------------------- states
 
   /** RESET: as just created. */
@@ -102,12 +95,12 @@ export class Recovery {
     this.#missing.forget();
     this.#mayBeSlow = false;
     this.#counted = flight.acknowledgedPackets;
-    this.#idle = true;
+    (this as Own<Recovery>).idle = true;
   }
 
   #enableProbes(): void {
-    this.#probes = this.#parts.owner.recovery.probes;
-    this.#probe.enable(this.#probes);
+    (this as Own<Recovery>).probes = this.#parts.owner.recovery.probes;
+    this.#probe.enable(this.probes);
   }
 
   /** ERR, SQE: nothing more is retransmitted. */
@@ -128,8 +121,8 @@ export class Recovery {
   }
 
   #wake(): void {
-    if (!this.#idle) return;
-    this.#idle = false;
+    if (!this.idle) return;
+    (this as Own<Recovery>).idle = false;
     const { acknowledgedPackets } = this.#parts.flight;
     this.#losses.acknowledged((acknowledgedPackets - this.#counted) >>> 0);
   }
@@ -144,7 +137,7 @@ export class Recovery {
     this.#refusedPsn = NONE;
     this.#missing.forget();
     this.#counted = flight.acknowledgedPackets;
-    this.#idle = true;
+    (this as Own<Recovery>).idle = true;
   }
 
   // ------------------------------------------------------------------ answers

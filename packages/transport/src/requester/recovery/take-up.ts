@@ -25,7 +25,7 @@ export function takeUp(parts: Parts): void {
       cursor.advance(queue, responses);
       continue;
     }
-    if (queue.isReadOrAtomic(entry)) reads.list.add(psn, psn);
+    if (queue.isReadOrAtomic(entry)) reads.add(psn, psn);
     if (psnDiff(sendPsn, psn) >= left) cursor.advance(queue, left);
     else cursor.find(queue, sendPsn, owner.attributes.pathMtu);
   }
