@@ -152,7 +152,11 @@ export const MUTANTS = [
   ['responder/replies.ts', 'if (words[w + Word.SENT] <= skipped) return true;', 'return true;'],
 
   // Lifetimes and admission.
-  ['quarantine.ts', 'if (this.#batches === 0) this.#release(number);', 'if (true) this.#release(number);'],
+  [
+    'open-batches.ts',
+    'if (this.any) this.#releases.push(release);',
+    'if (false) this.#releases.push(release);',
+  ],
   ['adapter.ts', 'if (!qp || qp.slotTag !== tag) return;', 'if (!qp) return;'],
   ['adapter.ts', ' || !opcodeInfo(headers[bth])?.isRequest', ''],
   ['requester/requester.ts', 'if (this.#owner.reliable && psnDiff(psn, this.unackedPsn) < 0) return;', ''],

@@ -40,10 +40,11 @@ describe('the table of regions', () => {
   test('gives no index anew that a batch may name', () => {
     const table = new RegionTable();
     table.add(new Uint8Array(1));
-    table.batchOpened();
+    const batch = new TxBatch(table, 1);
+    table.batches.open(batch);
     table.remove(0);
     expect(table.add(new Uint8Array(1))).toBe(1);
-    table.batchClosed();
+    table.batches.close(batch);
     expect(table.add(new Uint8Array(1))).toBe(0);
   });
 });

@@ -130,11 +130,11 @@ export class Adapter {
     this.#answerDoorbells();
     const before = batch.count;
     // From here on: a request that fails after some packets withdraws them.
-    context.batchOpened(batch);
+    context.batches.open(batch);
     if (context.farewells.waiting) context.farewells.transmit(batch);
     context.scheduler.fill(batch);
     context.publish();
-    if (batch.count === 0) context.batchUnused(batch);
+    if (batch.count === 0) context.batches.close(batch);
     const added = batch.count - before;
     context.counters.sentPackets += added;
     return added;

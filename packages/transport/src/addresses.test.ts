@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { addressOf, gidOf } from '../testing/pair.ts';
 import { Addresses, type GroupMember, isMulticastGid } from './addresses.ts';
 import { DEVICE_LIMITS } from './control.ts';
+import { OpenBatches } from './open-batches.ts';
 
 const member = () => ({}) as GroupMember;
 const NO_MORE = expect.objectContaining({ code: 'ERR_ROCE_LIMIT', errno: 'ENOMEM' });
@@ -25,7 +26,8 @@ function make(limits = {}) {
       joined[local - 1000] = '';
     }),
   };
-  return { peers, addresses: new Addresses(peers, { ...DEVICE_LIMITS, ...limits }) };
+  const batches = new OpenBatches();
+  return { peers, batches, addresses: new Addresses(peers, { ...DEVICE_LIMITS, ...limits }, batches) };
 }
 
 test.each([
@@ -48,16 +50,17 @@ describe('a peer', () => {
   });
 
   test('stays as long as a batch may name it', () => {
-    const { peers, addresses } = make();
-    addresses.batchOpened();
-    addresses.batchOpened();
+    const { peers, batches, addresses } = make();
+    const [first, second] = [{}, {}];
+    batches.open(first);
+    batches.open(second);
     addresses.removePeer(5);
-    addresses.batchClosed();
+    batches.close(first);
     expect(peers.remove).not.toHaveBeenCalled();
-    addresses.batchClosed();
+    batches.close(second);
     expect(peers.remove.mock.calls).toEqual([[5]]);
-    addresses.batchOpened();
-    addresses.batchClosed();
+    batches.open(first);
+    batches.close(first);
     expect(peers.remove).toHaveBeenCalledTimes(1);
   });
 });
@@ -149,7 +152,7 @@ describe('a group', () => {
   });
 
   test('needs a link that takes part in groups', () => {
-    const addresses = new Addresses({ add: () => 0, remove: () => {} }, DEVICE_LIMITS);
+    const addresses = new Addresses({ add: () => 0, remove: () => {} }, DEVICE_LIMITS, new OpenBatches());
     expect(() => addresses.attach(member(), groupOf(1), 0)).toThrow(
       expect.objectContaining({ code: 'ERR_ROCE_NOT_SUPPORTED', errno: 'EOPNOTSUPP' }),
     );

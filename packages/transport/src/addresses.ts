@@ -6,7 +6,7 @@ import { sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
 import type { AhAttr, DeviceLimits } from './control.ts';
 import type { QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
-import { Quarantine } from './quarantine.ts';
+import type { OpenBatches } from './open-batches.ts';
 import type { Responder } from './responder/responder.ts';
 
 /** The link's table of peers, as the engine uses it. */
@@ -67,13 +67,14 @@ export class Addresses {
   readonly #groups = new Map<string, Group>();
   /** Members of groups by local index, which are few and small; looked at with each packet. */
   readonly #byLocal: (GroupMember[] | undefined)[] = [];
-  readonly #quarantine: Quarantine;
+  readonly #batches: OpenBatches<object>;
   #next = 1;
 
-  constructor(peers: PeerTable, limits: DeviceLimits) {
+  /** @param batches whose packets may name peers */
+  constructor(peers: PeerTable, limits: DeviceLimits, batches: OpenBatches<object>) {
     this.#peers = peers;
     this.#limits = limits;
-    this.#quarantine = new Quarantine((peer) => peers.remove(peer));
+    this.#batches = batches;
   }
 
   /** A destination for a route, which is checked. */
@@ -84,16 +85,7 @@ export class Addresses {
 
   /** Gives a destination back. Packets that wait for the link still go to it and to no other. */
   removePeer(peer: number): void {
-    this.#quarantine.give(peer);
-  }
-
-  /** A batch has packets: see `Quarantine`. */
-  batchOpened(): void {
-    this.#quarantine.batchOpened();
-  }
-
-  batchClosed(): void {
-    this.#quarantine.batchClosed();
+    this.#batches.afterwards(() => this.#peers.remove(peer));
   }
 
   /** ibv_create_ah(3); the attributes are checked. */

@@ -6,8 +6,8 @@
  * same numbers; a test compares them), so a word is never moved without moving it there.
  */
 import { TWO_32 } from '@node-roce/wire';
+import { OpenBatches } from './open-batches.ts';
 import { storePayload, type WordViews, wordViews } from './payload-stores.ts';
-import { Quarantine } from './quarantine.ts';
 import { Fetched, reachOf } from './reach.ts';
 
 /** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */
@@ -106,12 +106,10 @@ export class RegionTable {
   /** By index, of the regions that were stored to. */
   readonly #words: (WordViews | undefined)[] = [];
   readonly #free: number[] = [];
-  readonly #quarantine = new Quarantine((index) => this.#free.push(index));
+  /** Batches whose packets may name regions. */
+  readonly batches = new OpenBatches<TxBatch>();
   /** Of regions whose bytes are fetched. */
-  readonly fetched = new Fetched();
-  /** Batches with packets, and memory that is let go when there is none. */
-  #open = 0;
-  readonly #retired: number[] = [];
+  readonly fetched = new Fetched(this.batches);
 
   /** Takes the next free index for a view over a whole backing buffer. */
   add(view: Uint8Array): number {
@@ -138,28 +136,12 @@ export class RegionTable {
     const reach = buffer && reachOf(buffer);
     if (reach) this.fetched.drop(reach);
     this.views[index] = this.#words[index] = undefined;
-    this.#quarantine.give(index);
+    this.batches.afterwards(() => this.#free.push(index));
   }
 
   /** The same, for memory that packets of open batches are still to be read from. */
   retire(index: number): void {
-    if (this.#open === 0) this.remove(index);
-    else this.#retired.push(index);
-  }
-
-  /** A batch has packets: see `Quarantine`. */
-  batchOpened(): void {
-    this.#open++;
-    this.#quarantine.batchOpened();
-  }
-
-  batchClosed(): void {
-    this.#quarantine.batchClosed();
-    if (--this.#open > 0) return;
-    this.fetched.idle();
-    if (this.#retired.length === 0) return;
-    for (const index of this.#retired) this.remove(index);
-    this.#retired.length = 0;
+    this.batches.afterwards(() => this.remove(index));
   }
 }
 

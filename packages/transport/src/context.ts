@@ -10,7 +10,7 @@ import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
-import { OpenBatches } from './open-batches.ts';
+import type { OpenBatches } from './open-batches.ts';
 import type { Owner } from './qp/owner.ts';
 import type { MemoryRegion } from './region.ts';
 import { ReadBudget } from './requester/reads.ts';
@@ -23,6 +23,7 @@ import { Cqe, createRing, type NewRing, Ring } from './rings.ts';
 import { Scheduler } from './scheduler.ts';
 import { Stamps } from './stamps.ts';
 import { type Clock, Times } from './times.ts';
+import { withdrawReads } from './withdraw.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with their objects. */
 export type AsyncEvent =
@@ -103,7 +104,7 @@ export class Context {
   /** Last replies of queue pairs that were reset or destroyed. */
   readonly farewells: Farewells;
   readonly gids: readonly GidEntry[];
-  readonly batches = new OpenBatches();
+  readonly batches: OpenBatches<TxBatch>;
   /** Requesters with packets in a batch that the link has not taken. */
   readonly #withLink: LinkWaiter[] = [];
   #withLinkCount = 0;
@@ -131,8 +132,11 @@ export class Context {
     this.#host = host;
     this.regions = regions;
     this.limits = limits;
-    this.memory = new Memory(regions, options.random, limits, ({ key }) => this.batches.withdrawReads(key));
-    this.addresses = new Addresses(host.peers, limits);
+    this.batches = regions.batches;
+    this.memory = new Memory(regions, options.random, limits, ({ key }) =>
+      withdrawReads(this.batches.list, key),
+    );
+    this.addresses = new Addresses(host.peers, limits, this.batches);
     this.farewells = new Farewells(regions, this.addresses);
     this.gids = host.gids;
     this.#copies = new CopyList(options.copy, regions);
@@ -282,25 +286,9 @@ export class Context {
     this.#withLink[this.#withLinkCount++] = requester;
   }
 
-  /** Packets go into a batch. Numbers that they refer to are not reused until the link has read them. */
-  batchOpened(batch: TxBatch): void {
-    if (!this.batches.open(batch)) return;
-    this.regions.batchOpened();
-    this.#slabs.batchOpened();
-    this.addresses.batchOpened();
-  }
-
-  /** No packet came into the batch. */
-  batchUnused(batch: TxBatch): void {
-    if (!this.batches.close(batch)) return;
-    this.regions.batchClosed();
-    this.#slabs.batchClosed();
-    this.addresses.batchClosed();
-  }
-
   /** The link has looked at every packet of the batch. */
   batchClosed(batch: TxBatch): void {
-    this.batchUnused(batch);
+    this.batches.close(batch);
     const requesters = this.#withLink;
     for (let i = 0; i < this.#withLinkCount; i++) requesters[i].taken();
     this.#withLinkCount = 0;

@@ -1,102 +1,58 @@
-/** Packets that are withdrawn from a batch that the link has not looked at. */
-import { Opcode } from '@node-roce/wire';
+/** What is given back while a batch is open is released when the last one is closed, and not before. */
 import { expect, test } from 'vitest';
-import {
-  FRAGMENT_WORDS,
-  NO_PEER,
-  RegionTable,
-  TX_HEADER_STRIDE,
-  TX_SLOT_WORDS,
-  Tx,
-  TxBatch,
-} from './batch.ts';
 import { OpenBatches } from './open-batches.ts';
 
-const TAG = 0x0500_0011;
-interface PacketInit {
-  opcode: number;
-  tag?: number;
-  /** `Tx.ENTRY`. */
-  entry?: number;
-  /** Region and offset of the payload; nothing without. */
-  from?: [region: number, offset: number];
+function setUp() {
+  const batches = new OpenBatches<{ name: string }>();
+  const released: string[] = [];
+  const give = (name: string) => batches.afterwards(() => released.push(name));
+  return { batches, released, give };
 }
 
-function batchOf(...packets: PacketInit[]): TxBatch {
-  const batch = new TxBatch(new RegionTable(), 8);
-  // As a batch is that was used before: what is behind its count is of earlier packets.
-  batch.slots.fill(TAG);
-  for (const { opcode, tag = TAG, entry = 0, from } of packets) {
-    const w = batch.count * TX_SLOT_WORDS;
-    batch.headers[batch.count * TX_HEADER_STRIDE] = opcode;
-    batch.slots[w + Tx.HEADER_OFFSET] = batch.count * TX_HEADER_STRIDE;
-    batch.slots[w + Tx.QPN] = tag;
-    batch.slots[w + Tx.PEER] = 5;
-    batch.slots[w + Tx.ENTRY] = entry;
-    batch.slots[w + Tx.PAD] = 1;
-    batch.slots[w + Tx.PAYLOAD_LENGTH] = from ? 3 : 0;
-    batch.slots[w + Tx.FRAGMENT_FIRST] = batch.fragmentCount;
-    batch.slots[w + Tx.FRAGMENT_COUNT] = from ? 1 : 0;
-    if (from) {
-      const f = batch.fragmentCount++ * FRAGMENT_WORDS;
-      batch.fragments.set([from[0], from[1] >>> 0, Math.floor(from[1] / 2 ** 32), 3], f);
-    }
-    batch.count++;
-  }
-  return batch;
-}
-
-/** Numbers of the packets that name no peer any more; all of those name no memory either. */
-function withdrawn({ slots, count }: TxBatch): number[] {
-  const numbers = Array.from({ length: count }, (_, i) => i);
-  return numbers.filter((i) => {
-    const [peer, ...rest] = [Tx.PEER, Tx.FRAGMENT_COUNT, Tx.PAYLOAD_LENGTH, Tx.PAD].map(
-      (word) => slots[i * TX_SLOT_WORDS + word],
-    );
-    if (peer === NO_PEER) expect(rest).toEqual([0, 0, 0]);
-    else expect([peer, rest[2]]).toEqual([5, 1]);
-    return peer === NO_PEER;
-  });
-}
-
-const REQUEST = { opcode: Opcode.RC_SEND_ONLY, from: [1, 0] as [number, number] };
-const RESPONSE = { opcode: Opcode.RC_RDMA_READ_RESPONSE_ONLY, from: [1, 0] as [number, number] };
-const ACK = { opcode: Opcode.RC_ACKNOWLEDGE };
-const RESULT = { opcode: Opcode.RC_ATOMIC_ACKNOWLEDGE };
-const ALL = [REQUEST, RESPONSE, ACK, RESULT, { ...REQUEST, tag: TAG + 1 }, { opcode: Opcode.CNP }, REQUEST];
-
-test.each([
-  ['requests', false, [0, 6]],
-  ['requests and READ responses', true, [0, 1, 6]],
-])('%s of one queue pair; ACKs and results of atomics still leave', (_what, responses, expected) => {
-  const batches = new OpenBatches();
-  const batch = batchOf(...ALL);
-  batches.open(batch);
-  batches.withdraw(TAG, responses);
-  expect(withdrawn(batch)).toEqual(expected);
-  // Behind the packets of the batch is nothing to withdraw.
-  expect(batch.slots[batch.count * TX_SLOT_WORDS + Tx.PEER]).toBe(TAG);
+test('at once, where no batch is open', () => {
+  const { released, give } = setUp();
+  give('a');
+  expect(released).toEqual(['a']);
 });
 
-test('of every open batch, and of none that is closed', () => {
-  const batches = new OpenBatches();
-  const [a, b, c] = [batchOf(REQUEST), batchOf(REQUEST), batchOf(REQUEST)];
-  expect([a, b, c, b].map((batch) => batches.open(batch))).toEqual([true, true, true, false]);
-  expect([b, b].map((batch) => batches.close(batch))).toEqual([true, false]);
-  batches.withdraw(TAG, false);
-  expect([a, b, c].map(withdrawn)).toEqual([[0], [], [0]]);
+test('after the last batch, in order, once', () => {
+  const { batches, released, give } = setUp();
+  const [one, two] = [{ name: 'one' }, { name: 'two' }];
+  batches.open(one);
+  give('a');
+  batches.open(two);
+  // As with each packet that is added: it counts once.
+  batches.open(two);
+  give('b');
+  batches.close(one);
+  batches.close(one);
+  expect([released, batches.any]).toEqual([[], true]);
+  batches.close(two);
+  expect([released, batches.any]).toEqual([['a', 'b'], false]);
+  batches.open(one);
+  batches.close(one);
+  expect(released).toEqual(['a', 'b']);
 });
 
-test('READ responses of a key that is closed, and no others', () => {
-  const batches = new OpenBatches();
-  const key = 0xfedc_ba98;
-  const batch = batchOf(
-    { ...RESPONSE, entry: key },
-    { ...RESPONSE, entry: key - 1 },
-    { ...REQUEST, entry: key },
-    { opcode: Opcode.RC_RDMA_READ_RESPONSE_ONLY, entry: key },
-  );
+test('a batch of frames counts, and is in no list', () => {
+  const { batches, released, give } = setUp();
+  const batch = { name: 'packets' };
+  batches.openFrames();
   batches.open(batch);
-  batches.withdrawReads(key);
-  expect(withdrawn(batch)).toEqual([0]);
+  give('a');
+  expect(batches.list).toEqual([batch]);
+  batches.close(batch);
+  expect(released).toEqual([]);
+  batches.closeFrames();
+  expect(released).toEqual(['a']);
+});
+
+test('what is released may give back more, which is released as well', () => {
+  const { batches, released, give } = setUp();
+  const batch = { name: 'packets' };
+  batches.open(batch);
+  batches.afterwards(() => give('later'));
+  give('a');
+  batches.close(batch);
+  expect(released).toEqual(['later', 'a']);
 });

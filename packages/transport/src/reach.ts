@@ -11,6 +11,12 @@ export interface Reach {
   forget(): void;
 }
 
+/** The open batches, which are made of fetched bytes. */
+interface Open {
+  readonly any: boolean;
+  afterwards(release: () => void): void;
+}
+
 /** By the buffer of the view. */
 const REACHES = new WeakMap<ArrayBufferLike, Reach>();
 
@@ -28,19 +34,30 @@ const KEPT_BYTES = 16 * 1024 * 1024;
 
 /** Owns which views have bytes that were fetched, and how many. */
 export class Fetched {
+  readonly #open: Open;
   #bytes = 0;
+  /** They go when no batch is open. */
+  #isFull = false;
   readonly #views = new Set<Reach>();
+
+  constructor(open: Open) {
+    this.#open = open;
+  }
 
   /** Fetches bytes that a packet is made of: they stay until the batch was sent. */
   pull(reach: Reach, offset: number, length: number): boolean {
     this.#bytes += length;
     this.#views.add(reach);
+    if (this.#bytes >= KEPT_BYTES && !this.#isFull && this.#open.any) {
+      this.#isFull = true;
+      this.#open.afterwards(() => this.#forget());
+    }
     return reach.pull(offset, length);
   }
 
   /** No packet of any batch is still to be read. */
-  idle(): void {
-    if (this.#bytes < KEPT_BYTES) return;
+  #forget(): void {
+    this.#isFull = false;
     for (const reach of this.#views) reach.forget();
     this.#views.clear();
     this.#bytes = 0;

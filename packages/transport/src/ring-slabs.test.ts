@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RegionTable } from './batch.ts';
+import { RegionTable, TxBatch } from './batch.ts';
 import { QpStateCode } from './constants.ts';
 import { RingSlabs } from './ring-slabs.ts';
 import { CONTROL_WORDS, Control, Ring } from './rings.ts';
@@ -107,12 +107,13 @@ test('rings that were given back share no word', () => {
 });
 
 test('a place is not taken again while a batch may be read from it', () => {
-  const { slabs, rings } = setUp(2);
+  const { regions, slabs, rings } = setUp(2);
+  const batch = new TxBatch(regions, 1);
   const entries = rings[1].wordOf(0);
-  slabs.batchOpened();
+  regions.batches.open(batch);
   slabs.free(rings[1]);
   expect(slabs.newRing(SIZE, STRIDE).wordOf(0)).not.toBe(entries);
-  slabs.batchClosed();
+  regions.batches.close(batch);
   expect(slabs.newRing(SIZE, STRIDE).wordOf(0)).toBe(entries);
 });
 

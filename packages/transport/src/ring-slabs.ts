@@ -3,7 +3,6 @@
  * was not posted to has touched its control words alone; the pages of its entries are made by the kernel when first written.
  */
 import type { RegionTable } from './batch.ts';
-import { Quarantine } from './quarantine.ts';
 import { CONTROL_WORDS, Control, type NewRing, powerOfTwo, Ring, type RingPlace } from './rings.ts';
 
 /**
@@ -92,7 +91,6 @@ export class RingSlabs {
   /** Slabs with a free place, by words of a ring's entries; and rings that the next slab has. */
   readonly #open = new Map<number, Slab[]>();
   readonly #nextRings = new Map<number, number>();
-  readonly #quarantine = new Quarantine<Place>((place) => this.#release(place));
 
   constructor(regions: RegionTable) {
     this.#regions = regions;
@@ -123,18 +121,8 @@ export class RingSlabs {
     const { slab } = ring;
     if (!(slab instanceof Place)) return false;
     ring.leaveSlab();
-    this.#quarantine.give(slab);
+    this.#regions.batches.afterwards(() => this.#release(slab));
     return true;
-  }
-
-  /** A batch has packets: see `Quarantine`. */
-  batchOpened(): void {
-    this.#quarantine.batchOpened();
-  }
-
-  /** The link has looked at every packet of a batch. */
-  batchClosed(): void {
-    this.#quarantine.batchClosed();
   }
 
   #newSlab(size: number): Slab {

@@ -17,6 +17,7 @@ import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Rendezvous } from '../tags/rendezvous.ts';
 import { TaggedReceives } from '../tags/tagged-receives.ts';
+import { withdraw } from '../withdraw.ts';
 import { Service } from '../wr-opcodes.ts';
 import type { XrcDomain } from '../xrc/domain.ts';
 import { changedAttributes, type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
@@ -272,7 +273,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     this.requester.stop();
     this.responder.stop();
     this.#notification?.reset();
-    this.#context.batches.withdraw(this.slotTag, false);
+    withdraw(this.#context.batches.list, this.slotTag, false);
     this.flush();
     // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
     if (this.srq && before !== QpStateCode.ERR) {
@@ -303,7 +304,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   /** RESET: as just created; what is posted is dropped (IBTA vol 1 §10.3.1.2). */
   #reset(): void {
     const { peer, pathMtu, alternate } = this.#attributes;
-    this.#context.batches.withdraw(this.slotTag, true);
+    withdraw(this.#context.batches.list, this.slotTag, true);
     if (alternate) this.#context.addresses.removePeer(alternate.peer);
     this.migration?.reset();
     // Before the attributes go: its last replies are still the peer's.
@@ -408,7 +409,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     if (this.state === QpStateCode.ERR) return;
     this.setState(QpStateCode.SQE);
     this.requester.stop();
-    this.#context.batches.withdraw(this.slotTag, false);
+    withdraw(this.#context.batches.list, this.slotTag, false);
     this.#flushSends();
   }
 

@@ -124,7 +124,7 @@ export class FrameSender {
           return WcStatus.LOC_PROT_ERR;
         }
       }
-      if (batch.count === 0) this.#context.regions.batchOpened();
+      if (batch.count === 0) this.#context.batches.openFrames();
       const s = batch.count++ * TX_SLOT_WORDS;
       batch.slots[s + Tx.FRAGMENT_FIRST] = first;
       batch.slots[s + Tx.FRAGMENT_COUNT] = batch.fragmentCount - batch.slots[s + Tx.FRAGMENT_FIRST];
@@ -185,7 +185,7 @@ export class FrameSender {
 
   /** Forgets the frames that the port has not taken: the batch is empty again. */
   drop(): void {
-    if (this.#batch.count > 0) this.#context.regions.batchClosed();
+    if (this.#batch.count > 0) this.#context.batches.closeFrames();
     this.#batch.clear();
     this.#taken = 0;
   }
