@@ -10,8 +10,7 @@ import {
   Tx,
   TxBatch,
 } from '../src/batch.ts';
-import { addFragment } from '../src/sge.ts';
-import { finishSlot, type SlotSource } from '../src/slots.ts';
+import { addFragment, finishSlot, type SlotSource } from '../src/slots.ts';
 
 describe('the table of regions', () => {
   test('gives each view an index, and one that is free first', () => {

@@ -158,12 +158,12 @@ export class Adapter {
 
   /** When `advance` has to be called at the latest, µs; Infinity if never. May be early, never late. */
   nextDeadline(): number {
-    return this.#context.deadlines.next;
+    return this.#context.deadlines.next[0];
   }
 
   /** Whether `advance` has to be called now: the clock has reached `nextDeadline`. */
   get isDue(): boolean {
-    return this.#context.deadlines.isDue;
+    return this.#context.deadlines.next[0] <= this.clock[0];
   }
 
   /** True if a call of `transmit` may add something now. */
@@ -184,7 +184,7 @@ export class Adapter {
       if (slots[w + Tx.STATUS] !== 0) this.#refused(batch, w);
     }
     context.batchClosed(batch);
-    context.farewells.taken();
+    if (context.farewells.leaving) context.farewells.taken();
     context.publish();
   }
 

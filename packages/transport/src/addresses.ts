@@ -61,12 +61,12 @@ interface Group {
 
 /** Address handles, peers and multicast groups of an adapter. */
 export class Addresses {
+  /** The queue pairs that receive the packets to a group, by its local index, which are few and small; looked at with each packet. */
+  readonly groups: readonly (readonly GroupMember[] | undefined)[] = [];
   readonly #peers: PeerTable;
   readonly #limits: DeviceLimits;
   readonly #handles = new Map<number, AddressHandle>();
   readonly #groups = new Map<string, Group>();
-  /** Members of groups by local index, which are few and small; looked at with each packet. */
-  readonly #byLocal: (GroupMember[] | undefined)[] = [];
   readonly #batches: OpenBatches<object>;
   #next = 1;
 
@@ -128,7 +128,7 @@ export class Addresses {
     if (!entry) {
       entry = { local: this.#peers.join(group, sgidIndex), gid: group.slice(), members: [] };
       this.#groups.set(name, entry);
-      this.#byLocal[entry.local] = entry.members;
+      this.#receive(entry.local, entry.members);
     }
     entry.members.push(qp);
   }
@@ -142,20 +142,19 @@ export class Addresses {
     entry.members.splice(at, 1);
     if (entry.members.length > 0) return true;
     this.#groups.delete(name);
-    this.#byLocal[entry.local] = undefined;
+    this.#receive(entry.local, undefined);
     this.#peers.leave?.(entry.local);
     return true;
+  }
+
+  #receive(local: number, members: readonly GroupMember[] | undefined): void {
+    (this.groups as (readonly GroupMember[] | undefined)[])[local] = members;
   }
 
   /** Whether the queue pair is attached to any group: then it can't be destroyed. */
   isAttached(qp: GroupMember): boolean {
     for (const { members } of this.#groups.values()) if (members.includes(qp)) return true;
     return false;
-  }
-
-  /** The queue pairs that receive the packets to a local index; undefined if that is no group. */
-  members(local: number): readonly GroupMember[] | undefined {
-    return local < this.#byLocal.length ? this.#byLocal[local] : undefined;
   }
 
   /** The address of the group at a local index. */

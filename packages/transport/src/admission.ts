@@ -13,11 +13,10 @@ import {
   Transport,
 } from '@node-roce/wire';
 import type { GroupMember } from './addresses.ts';
-import { comesBy } from './apm/migration.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
 import { QpStateCode } from './constants.ts';
 import type { Context } from './context.ts';
-import { InboundPacket, inboundInfo } from './inbound.ts';
+import { comesBy, InboundPacket, inboundInfo } from './inbound.ts';
 import type { QueuePair } from './qp/queue-pair.ts';
 import type { QueuePairs } from './queue-pairs.ts';
 
@@ -84,7 +83,9 @@ export class Admission {
       return 1;
     }
     const destQp = bthDestQp(slab, at);
-    const group = this.#context.addresses.members(slots[w + Rx.LOCAL]);
+    const { groups } = this.#context.addresses;
+    const local = slots[w + Rx.LOCAL];
+    const group = local < groups.length ? groups[local] : undefined;
     let qp = group ? undefined : this.#queues.find(destQp);
     if (destQp === GSI_QPN && qp === undefined && group === undefined) {
       this.#context.generalServices();

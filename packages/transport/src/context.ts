@@ -201,7 +201,7 @@ export class Context {
 
   /** Does the copies: before memory is read here, and before completions are shown. */
   flushCopies(): void {
-    this.#copies.flush(this.#slab);
+    if (this.#copies.count > 0) this.#copies.flush(this.#slab);
   }
 
   /** Shows the completions of the call at hand. */

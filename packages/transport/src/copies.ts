@@ -1,16 +1,18 @@
 /** The copies that a batch of packets asks for: payload to memory. */
 import { TWO_32 } from '@node-roce/wire';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
+import type { Own } from './own.ts';
 
 const CAPACITY = 4096;
 
 /** Owns the list, and writes it. */
 export class CopyList {
+  /** Copies that wait. */
+  readonly count: number = 0;
   readonly #copy: CopyBatch;
   readonly #regions: RegionTable;
   /** Shared memory, which can't be taken away: a link looks it up once. */
   readonly #words = new Uint32Array(new SharedArrayBuffer(4 * CAPACITY * COPY_WORDS));
-  #count = 0;
 
   constructor(copy: CopyBatch, regions: RegionTable) {
     this.#copy = copy;
@@ -19,20 +21,20 @@ export class CopyList {
 
   /** Does the copies, from this slab. */
   flush(slab: Uint8Array): void {
-    if (this.#count === 0) return;
-    this.#copy(slab, this.#regions, this.#words, this.#count);
-    this.#count = 0;
+    if (this.count === 0) return;
+    this.#copy(slab, this.#regions, this.#words, this.count);
+    (this as Own<CopyList>).count = 0;
   }
 
   /** Makes room for so many; those that wait are done, from this slab, where there is none. */
   makeRoom(count: number, slab: Uint8Array): void {
-    if (this.#count + count > CAPACITY) this.flush(slab);
+    if (this.count + count > CAPACITY) this.flush(slab);
   }
 
   /** Adds a copy, which there is room for; one of nothing has no place in the list. */
   add(source: number, region: number, offset: number, length: number): void {
     const words = this.#words;
-    const w = this.#count++ * COPY_WORDS;
+    const w = (this as Own<CopyList>).count++ * COPY_WORDS;
     words[w + Copy.SOURCE] = source;
     words[w + Copy.REGION] = region;
     words[w + Copy.OFFSET_LOW] = offset;

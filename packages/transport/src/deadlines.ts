@@ -18,6 +18,10 @@ const NONE = Number.POSITIVE_INFINITY;
  * time that is not later than that timer.
  */
 export class Deadlines {
+  /**
+   * When something has to be looked at, µs; a time may turn out to be early, never late. Infinity: never. An array, as the clock is: the time is not boxed.
+   */
+  readonly next = new Float64Array([NONE]);
   readonly #clock: Clock;
   readonly #waiters: (Waiter | undefined)[] = [];
   readonly #timers: Float64Array[] = [];
@@ -54,16 +58,6 @@ export class Deadlines {
     this.#free.push(id);
   }
 
-  /** When something has to be looked at; a time may turn out to be early, never late. */
-  get next(): number {
-    return this.#size === 0 ? NONE : this.#keys[this.#heap[0]];
-  }
-
-  /** Whether the clock has reached `next`. */
-  get isDue(): boolean {
-    return this.#size > 0 && this.#keys[this.#heap[0]] <= this.#clock[0];
-  }
-
   /** To be called after a timer of the waiter was set: the one at `timer` of its array. */
   armed(id: number, timer: number): void {
     const at = this.#timers[id][timer];
@@ -83,6 +77,7 @@ export class Deadlines {
       this.#heap[this.#size] = id;
       this.#up(this.#size++);
     } else this.#up(this.#positions[id]);
+    this.#show();
   }
 
   /** Runs at most `limit` waiters that have a timer due; the others are due at once. */
@@ -99,6 +94,7 @@ export class Deadlines {
       if (this.#timers[id][timer] > now) {
         this.#keys[id] = this.#timers[id][timer];
         this.#down(0);
+        this.#show();
         continue;
       }
       this.#remove(id);
@@ -111,6 +107,8 @@ export class Deadlines {
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
+    if (this.#size > 0 && this.next[0] !== this.#keys[this.#heap[0]])
+      return 'the next time is not that of the first waiter';
     for (let id = 0; id < this.#waiters.length; id++) {
       if (this.#waiters[id] === undefined) continue;
       const timer = this.#earliest(id);
@@ -142,11 +140,18 @@ export class Deadlines {
     if (at < 0) return;
     this.#positions[id] = -1;
     const last = this.#heap[--this.#size];
-    if (last === id) return;
-    this.#heap[at] = last;
-    this.#positions[last] = at;
-    this.#up(at);
-    this.#down(this.#positions[last]);
+    if (last !== id) {
+      this.#heap[at] = last;
+      this.#positions[last] = at;
+      this.#up(at);
+      this.#down(this.#positions[last]);
+    }
+    this.#show();
+  }
+
+  /** The first in the heap may be another one, or have another time. */
+  #show(): void {
+    this.next[0] = this.#size === 0 ? NONE : this.#keys[this.#heap[0]];
   }
 
   #grow(): void {

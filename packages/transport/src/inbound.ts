@@ -1,6 +1,7 @@
 /** The packet at hand: made once for an adapter, filled for each packet that passed the header's checks. */
 import { bthPsn, Opcode, type OpcodeInfo, opcodeInfo } from '@node-roce/wire';
-import { RxBatch } from './batch.ts';
+import { RX_SLOT_WORDS, Rx, RxBatch } from './batch.ts';
+import type { PathAttributes } from './qp/attributes.ts';
 
 const NOTHING = new RxBatch(0, 0);
 /** Opcodes of RC are below it. */
@@ -13,12 +14,30 @@ const RESERVED: OpcodeInfo = {
   isSend: false,
 };
 
+/** By opcode. */
+const ROWS = Array.from({ length: 256 }, (_, opcode) =>
+  opcode < RC_END ? (opcodeInfo(opcode) ?? RESERVED) : opcodeInfo(opcode),
+);
+
 /**
  * The row of an opcode that a queue pair may receive, `undefined` where the packet is dropped. Reserved opcodes of RC are requests
  * that are refused (IBTA vol 1 §9.7.4.1.3); those of other services mean nothing.
  */
 export function inboundInfo(opcode: number): OpcodeInfo | undefined {
-  return opcodeInfo(opcode) ?? (opcode < RC_END ? RESERVED : undefined);
+  return ROWS[opcode];
+}
+
+/** Whether the packet in a slot comes from the far end of a path to its near end. */
+export function comesBy({ source, local }: PathAttributes, batch: RxBatch, index: number): boolean {
+  const { sourceWords } = batch;
+  const s = index * 4;
+  return (
+    sourceWords[s] === source[0] &&
+    sourceWords[s + 1] === source[1] &&
+    sourceWords[s + 2] === source[2] &&
+    sourceWords[s + 3] === source[3] &&
+    batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] === local
+  );
 }
 
 /** The received packet under way, parsed in place; one object, used again for each. */

@@ -82,6 +82,28 @@ export function createRing(entries: number, stride: number, shared = true): Ring
   return { buffer: shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes), capacity, stride };
 }
 
+// Producer's and consumer's counts wrap, so indices are compared by their distance.
+
+/** The index after this one. */
+export function indexAfter(index: number): number {
+  return (index + 1) | 0;
+}
+
+/** The index before this one. */
+export function indexBefore(index: number): number {
+  return (index - 1) | 0;
+}
+
+/** How far `a` is past `b`; negative where it is before it. */
+export function indexDiff(a: number, b: number): number {
+  return (a - b) | 0;
+}
+
+/** Whether `a` is before `b`. */
+export function indexLess(a: number, b: number): boolean {
+  return ((a - b) | 0) < 0;
+}
+
 /** One side's view of a ring, or in one thread that of both. Each method names the side that calls it. */
 export class Ring implements RingShape {
   readonly capacity: number;

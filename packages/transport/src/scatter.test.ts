@@ -8,7 +8,8 @@ import { DEVICE_LIMITS, type MrCreated } from './control.ts';
 import { Memory } from './memory.ts';
 import { SGE_WORDS, Sge } from './rings.ts';
 import { Scattered, scatter } from './scatter.ts';
-import { addFragment, checkList } from './sge.ts';
+import { checkList } from './sge.ts';
+import { addFragment } from './slots.ts';
 
 /** A region over bytes 100 … 199 of a buffer, and a list that begins at the third word. */
 function make(

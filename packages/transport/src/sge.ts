@@ -1,6 +1,4 @@
 /** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
-import { TWO_32 } from '@node-roce/wire';
-import { FRAGMENT_WORDS, type TxBatch } from './batch.ts';
 import type { Context } from './context.ts';
 import type { SendQueue } from './qp/send-queue.ts';
 import { SendWqe, SGE_WORDS, Sge } from './rings.ts';
@@ -29,38 +27,6 @@ export function checkList(
     total += length;
   }
   return total;
-}
-
-/** Adds one fragment to the packet that is being made. */
-export function addFragment(batch: TxBatch, region: number, offset: number, length: number): void {
-  const f = batch.fragments;
-  const w = batch.fragmentCount++ * FRAGMENT_WORDS;
-  f[w] = region;
-  f[w + 1] = offset;
-  f[w + 2] = Math.floor(offset / TWO_32);
-  f[w + 3] = length;
-}
-
-/** Adds a fragment of `length` bytes for each of so many packets, one behind the other. */
-export function addFragments(
-  batch: TxBatch,
-  region: number,
-  offset: number,
-  length: number,
-  count: number,
-): void {
-  const f = batch.fragments;
-  let w = batch.fragmentCount * FRAGMENT_WORDS;
-  let at = offset;
-  for (let i = 0; i < count; i++) {
-    f[w] = region;
-    f[w + 1] = at;
-    f[w + 2] = Math.floor(at / TWO_32);
-    f[w + 3] = length;
-    w += FRAGMENT_WORDS;
-    at += length;
-  }
-  batch.fragmentCount += count;
 }
 
 /** A response's payload into the list of a send entry, at byte `offset`. */

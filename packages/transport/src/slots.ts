@@ -1,5 +1,6 @@
 /** Slots of a transmit batch, as the requester and the responder fill them. */
-import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
+import { TWO_32 } from '@node-roce/wire';
+import { FRAGMENT_WORDS, TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
 import type { QpCounters } from './counters.ts';
 import type { QpAttributes } from './qp/attributes.ts';
 
@@ -12,6 +13,38 @@ export interface SlotSource {
   readonly slotTag: number;
   readonly attributes: QpAttributes;
   readonly counters: QpCounters;
+}
+
+/** Adds one fragment to the packet that is being made. */
+export function addFragment(batch: TxBatch, region: number, offset: number, length: number): void {
+  const f = batch.fragments;
+  const w = batch.fragmentCount++ * FRAGMENT_WORDS;
+  f[w] = region;
+  f[w + 1] = offset;
+  f[w + 2] = Math.floor(offset / TWO_32);
+  f[w + 3] = length;
+}
+
+/** Adds a fragment of `length` bytes for each of so many packets, one behind the other. */
+export function addFragments(
+  batch: TxBatch,
+  region: number,
+  offset: number,
+  length: number,
+  count: number,
+): void {
+  const f = batch.fragments;
+  let w = batch.fragmentCount * FRAGMENT_WORDS;
+  let at = offset;
+  for (let i = 0; i < count; i++) {
+    f[w] = region;
+    f[w + 1] = at;
+    f[w + 2] = Math.floor(at / TWO_32);
+    f[w + 3] = length;
+    w += FRAGMENT_WORDS;
+    at += length;
+  }
+  batch.fragmentCount += count;
 }
 
 /** Fills the words of the slot whose header was just written; `entry` is the send entry of a request, the key of a READ response. */

@@ -1,6 +1,7 @@
 /** Times of completions (`ibv_create_cq_ex`, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP). */
 import { TWO_32 } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
+import type { Own } from './own.ts';
 import { Cqe } from './rings.ts';
 import type { Clock } from './times.ts';
 
@@ -9,8 +10,9 @@ import type { Clock } from './times.ts';
  * such a link, the time of the engine's call. Nanoseconds of the clock of `origin`.
  */
 export class Stamps {
+  /** Whether a completion queue wants them, or did. */
+  readonly inUse: boolean = false;
   readonly #clock: Clock;
-  #inUse = false;
   /** Reading of the clock when the engine's time was 0, ns. */
   readonly #origin: number;
   #low = 0;
@@ -21,14 +23,9 @@ export class Stamps {
     this.#origin = origin;
   }
 
-  /** Whether a completion queue wants them, or did. */
-  get inUse(): boolean {
-    return this.#inUse;
-  }
-
   /** A completion queue wants them. */
   use(): void {
-    this.#inUse = true;
+    (this as Own<Stamps>).inUse = true;
   }
 
   /** A packet of a batch is at hand. */

@@ -3,12 +3,11 @@
  * packets that either may go over to it, and see by the same bit that the other one did.
  */
 import { BthFlags, bthMigReq, psnAdd, psnDiff } from '@node-roce/wire';
-import { RX_SLOT_WORDS, Rx, type RxBatch } from '../batch.ts';
 import type { MigState } from '../constants.ts';
 import type { AsyncEvent } from '../context.ts';
 import type { AhAttr } from '../control.ts';
 import { invalid, RoceError } from '../errors.ts';
-import type { InboundPacket } from '../inbound.ts';
+import { comesBy, type InboundPacket } from '../inbound.ts';
 import type { PathAttributes, QpAttributes } from '../qp/attributes.ts';
 
 /** The queue pair as its migration sees it. */
@@ -174,17 +173,4 @@ export class PathMigration {
     const isRight = (migReq !== 0) === (this.#state === 'MIGRATED');
     return isRight ? undefined : `MigReq ${migReq} in ${this.#state}`;
   }
-}
-
-/** Whether the packet in a slot comes from the far end of a path to its near end. */
-export function comesBy({ source, local }: PathAttributes, batch: RxBatch, index: number): boolean {
-  const { sourceWords } = batch;
-  const s = index * 4;
-  return (
-    sourceWords[s] === source[0] &&
-    sourceWords[s + 1] === source[1] &&
-    sourceWords[s + 2] === source[2] &&
-    sourceWords[s + 3] === source[3] &&
-    batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] === local
-  );
 }

@@ -88,6 +88,8 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   /** Counts connections, modulo `LIVES`. */
   #life = 0;
   #credits: boolean;
+  /** Replies may be owed: the responder has asked for a turn, and was not seen to owe none since. */
+  #mayOwe = false;
   readonly recovery: Recovery;
   #keepEarly: KeepEarly;
 
@@ -366,7 +368,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   // -------------------------------------------------------------------- turns
 
   get owesReplies(): boolean {
-    return this.responder.owed > 0 || this.#notification?.wanted === true;
+    return (this.#mayOwe && this.responder.owed > 0) || this.#notification?.wanted === true;
   }
 
   get answersFirst(): boolean {
@@ -380,9 +382,15 @@ export class QueuePair extends QueueShell implements Owner, Sender {
 
   sendReplies(batch: TxBatch, budget: number, reads: boolean): number {
     const notified = this.#notification?.transmit(batch) ?? 0;
+    if (!this.#mayOwe) return notified;
+    const { responder } = this;
     const left = budget - notified;
-    if (reads && this.reacts) return notified + this.requester.pacing.respond(this.responder, batch, left);
-    return notified + this.responder.transmit(batch, left, reads);
+    const isPaced = reads && this.reacts;
+    const sent = isPaced
+      ? this.requester.pacing.respond(responder, batch, left)
+      : responder.transmit(batch, left, reads);
+    this.#mayOwe = responder.owed > 0;
+    return notified + sent;
   }
 
   // ---------------------------------------------------------- what parts ask
@@ -392,6 +400,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   }
 
   wantsReplyTurn(): void {
+    this.#mayOwe = true;
     this.#context.scheduler.wantsReplyTurn(this.#turns);
   }
 

@@ -8,7 +8,7 @@ import type { SendQueue } from '../qp/send-queue.ts';
 import { NULL_BYTES } from '../region.ts';
 import { checkEntry } from '../requester/checks.ts';
 import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
-import { addFragment } from '../sge.ts';
+import { addFragment } from '../slots.ts';
 import type { FramePort } from './frames.ts';
 
 /** Frames of a batch to the port. */

@@ -4,9 +4,8 @@ import type { TxBatch } from '../batch.ts';
 import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
-import { indexAfter } from '../serial.ts';
-import { addFragment, addFragments } from '../sge.ts';
+import { indexAfter, SendWqe, SGE_WORDS, Sge } from '../rings.ts';
+import { addFragment, addFragments } from '../slots.ts';
 
 /**
  * The five move together. Promise: the entry is one of the queue's in [head, started], the PSN is the entry's first and the packet's number, the

@@ -2,7 +2,7 @@
 import type { Own } from '../own.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { indexLess } from '../serial.ts';
+import { indexLess } from '../rings.ts';
 
 /** Promise: an entry that has failed is not complete; of several, the first in the queue counts. */
 export class FailedEntry {

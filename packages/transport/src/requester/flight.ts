@@ -2,7 +2,7 @@
 import { psnDiff } from '@node-roce/wire';
 import type { RetransmitCause } from '../constants.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { indexLess } from '../serial.ts';
+import { indexLess } from '../rings.ts';
 import { SendCursor } from './cursor.ts';
 
 /** PSNs in flight, at most: a quarter of their range, so that PSNs behind and PSNs ahead can be distinguished. */

@@ -26,8 +26,7 @@ import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
 import { splitLast } from '../run-slots.ts';
-import { addFragment } from '../sge.ts';
-import { DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
+import { addFragment, DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 

@@ -10,7 +10,7 @@ import { Pacing } from '../pacing/pacing.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { indexLess } from '../serial.ts';
+import { indexLess } from '../rings.ts';
 import type { TimePlace } from '../times.ts';
 import { Credits } from './credits.ts';
 import { FailedEntry } from './failed-entry.ts';

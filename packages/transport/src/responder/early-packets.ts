@@ -1,6 +1,7 @@
 /** Request packets that came before one that is missing: copies, which are executed when their turn comes. */
 import { bthPad, type OpcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
 import { InboundPacket, inboundInfo } from '../inbound.ts';
+import type { Own } from '../own.ts';
 import { type EarlyPages, PAGE_BYTES } from './early-pages.ts';
 
 /** PSNs beyond the expected one that are kept; a power of two. */
@@ -18,6 +19,7 @@ const NO_LENGTHS = new Uint16Array(0);
  * Invariants: without a copy there is no page; each copy is of a PSN of its own within `EARLY_RANGE` of the expected one.
  */
 export class EarlyPackets {
+  readonly count: number = 0;
   readonly #pages: EarlyPages;
   /** By PSN: page and offset, or `NONE`; and bytes. */
   #places = NO_PLACES;
@@ -28,16 +30,11 @@ export class EarlyPackets {
   /** The page that is being filled, and its next free byte. */
   #page = NONE;
   #next = 0;
-  #count = 0;
   #highest = 0;
   #packet: InboundPacket | undefined;
 
   constructor(pages: EarlyPages) {
     this.#pages = pages;
-  }
-
-  get count(): number {
-    return this.#count;
   }
 
   /** The last PSN that was kept since nothing was. */
@@ -46,7 +43,7 @@ export class EarlyPackets {
   }
 
   has(psn: number): boolean {
-    return this.#count > 0 && this.#places[psn & MASK] !== NONE;
+    return this.count > 0 && this.#places[psn & MASK] !== NONE;
   }
 
   /** Keeps a copy of a packet beyond `expectedPsn` of which none is kept. False where there is no room for it. */
@@ -60,7 +57,7 @@ export class EarlyPackets {
     this.#lengths[psn & MASK] = length;
     this.#live[this.#page]++;
     this.#next += (length + 3) & ~3;
-    if (this.#count++ === 0 || psnDiff(psn, this.#highest) > 0) this.#highest = psn;
+    if ((this as Own<EarlyPackets>).count++ === 0 || psnDiff(psn, this.#highest) > 0) this.#highest = psn;
     return true;
   }
 
@@ -81,30 +78,30 @@ export class EarlyPackets {
     if (!this.has(psn)) return;
     const page = this.#places[psn & MASK] >>> 16;
     this.#places[psn & MASK] = NONE;
-    this.#count--;
+    (this as Own<EarlyPackets>).count--;
     if (--this.#live[page] === 0) this.#give(page);
   }
 
   /** Forgets the packets before `psn`, of `count` PSNs. */
   forgetBefore(psn: number, count: number): void {
-    if (this.#count === 0) return;
+    if (this.count === 0) return;
     for (let i = 1; i <= Math.min(count, EARLY_RANGE); i++) this.forget(psnAdd(psn, -i));
   }
 
   /** Forgets all. */
   clear(): void {
-    if (this.#count === 0) return;
+    if (this.count === 0) return;
     this.#places.fill(NONE);
-    this.#count = 0;
+    (this as Own<EarlyPackets>).count = 0;
     for (let page = 0; page < PAGES; page++) if (this.#taken[page] !== undefined) this.#give(page);
   }
 
   /** The broken invariant, if there is one. */
   fault(expectedPsn: number): string | undefined {
-    if (this.#count === 0 && this.#page === NONE) return undefined;
+    if (this.count === 0 && this.#page === NONE) return undefined;
     let count = 0;
     for (let i = 0; i < this.#places.length; i++) if (this.#places[i] !== NONE) count++;
-    if (count !== this.#count) return `${count} early packets are kept, ${this.#count} counted`;
+    if (count !== this.count) return `${count} early packets are kept, ${this.count} counted`;
     const pages = this.#taken.filter((page) => page !== undefined).length;
     if (count === 0 && pages > 0) return `${pages} pages are held for no early packet`;
     if (this.has(expectedPsn) && count > EARLY_RANGE) return 'more early packets than PSNs';

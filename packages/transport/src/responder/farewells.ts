@@ -1,6 +1,7 @@
 /** Last replies of connections that end: ACKs of delivered messages, and the NAK with the reason (IBTA vol 1 §9.9.3). */
 import type { Addresses } from '../addresses.ts';
 import { type RegionTable, TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, TxBatch } from '../batch.ts';
+import type { Own } from '../own.ts';
 import type { Responder } from './responder.ts';
 
 /**
@@ -10,22 +11,20 @@ import type { Responder } from './responder.ts';
  * Invariants: a packet that waits has no payload, so that no memory is read for it; a peer is given back once.
  */
 export class Farewells {
+  /** Whether packets wait; and whether there are peers to give back once the link has taken a batch. */
+  readonly waiting: boolean = false;
+  readonly leaving: boolean = false;
   readonly #regions: RegionTable;
   readonly #addresses: Addresses;
   /** Packets that wait, each in a batch of its connection's; and how many of the oldest batch have left. */
-  #waiting: TxBatch[] = [];
+  readonly #waiting: TxBatch[] = [];
   #sent = 0;
   /** Peers of connections whose packets are all in a batch that the link has. */
-  #leaving: number[] = [];
+  readonly #leaving: number[] = [];
 
   constructor(regions: RegionTable, addresses: Addresses) {
     this.#regions = regions;
     this.#addresses = addresses;
-  }
-
-  /** Whether packets wait. */
-  get waiting(): boolean {
-    return this.#waiting.length > 0;
   }
 
   /** Takes over the replies that a responder owes its peer, and the peer's index with them. */
@@ -42,6 +41,7 @@ export class Farewells {
       }
       if (batch.count > 0) {
         this.#waiting.push(batch);
+        this.#note();
         return;
       }
     }
@@ -59,6 +59,7 @@ export class Farewells {
       this.#waiting.shift();
       this.#sent = 0;
     }
+    this.#note();
     return batch.count - before;
   }
 
@@ -66,6 +67,12 @@ export class Farewells {
   taken(): void {
     for (const peer of this.#leaving) this.#addresses.removePeer(peer);
     this.#leaving.length = 0;
+    this.#note();
+  }
+
+  #note(): void {
+    (this as Own<Farewells>).waiting = this.#waiting.length > 0;
+    (this as Own<Farewells>).leaving = this.#leaving.length > 0;
   }
 }
 

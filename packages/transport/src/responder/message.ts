@@ -1,6 +1,7 @@
 /** The SEND or WRITE that is arriving at a connected queue pair. */
 import type { OpcodeInfo } from '@node-roce/wire';
 import { type Context, RUN_MAX } from '../context.ts';
+import type { Own } from '../own.ts';
 import type { MemoryRegion } from '../region.ts';
 
 const NONE = 0;
@@ -13,17 +14,14 @@ const WRITE = 2;
  * Invariants: a region is held only while a WRITE is under way, and then more bytes than 0 remain.
  */
 export class InboundMessage {
+  /** Between its first packet and its last. */
+  readonly underWay: boolean = false;
   #kind: number = NONE;
   /** WRITE: its region (none for a WRITE of nothing), offset of the next byte, bytes to come, and in all. */
   #region: MemoryRegion | undefined;
   #offset = 0;
   #remaining = 0;
   #length = 0;
-
-  /** Between its first packet and its last. */
-  get underWay(): boolean {
-    return this.#kind !== NONE;
-  }
 
   /** A SEND is under way. */
   get sending(): boolean {
@@ -40,6 +38,11 @@ export class InboundMessage {
     return this.#length;
   }
 
+  #become(kind: number): void {
+    this.#kind = kind;
+    (this as Own<InboundMessage>).underWay = kind !== NONE;
+  }
+
   /** Whether a packet that is not the first of its message goes on with the one under way. */
   continues({ isSend }: OpcodeInfo): boolean {
     return this.#kind === (isSend ? SEND : WRITE);
@@ -53,7 +56,7 @@ export class InboundMessage {
 
   /** A packet of a SEND was taken. */
   send(last: boolean): void {
-    this.#kind = last ? NONE : SEND;
+    this.#become(last ? NONE : SEND);
   }
 
   /** The first packet of a WRITE: `length` bytes to `offset` of the region. */
@@ -69,7 +72,7 @@ export class InboundMessage {
     if (region && !context.place(source, region, this.#offset, payload)) return false;
     this.#offset += payload;
     this.#remaining -= payload;
-    this.#kind = last ? NONE : WRITE;
+    this.#become(last ? NONE : WRITE);
     if (last) this.#region = undefined;
     return true;
   }
@@ -90,7 +93,7 @@ export class InboundMessage {
 
   /** No message is under way. */
   end(): void {
-    this.#kind = NONE;
+    this.#become(NONE);
     this.#region = undefined;
     this.#offset = this.#remaining = this.#length = 0;
   }

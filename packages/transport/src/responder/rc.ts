@@ -169,7 +169,7 @@ export class RcResponder implements Responder {
     }
     if (count === 0) return 0;
     this.#expectedPsn = psnAdd(psn, count);
-    this.#resources.moves(psn, this.#expectedPsn);
+    if (this.#resources.count > 0) this.#resources.moves(psn, this.#expectedPsn);
     if (bthAckReq(slab, at) === 0) return count;
     this.#replies.acknowledge(psnAdd(psn, count - 1), this.#msn);
     this.#owner.wantsReplyTurn();
@@ -381,11 +381,10 @@ export class RcResponder implements Responder {
   #advance(packets: number): void {
     const from = this.#expectedPsn;
     const to = psnAdd(from, packets);
-    if (packets === 1) this.#resources.moves(from, to);
-    else {
+    if (packets > 1) {
       this.#resources.expire(from, packets);
       this.#early.forgetBefore(to, packets - 1);
-    }
+    } else if (this.#resources.count > 0) this.#resources.moves(from, to);
     this.#expectedPsn = to;
   }
 

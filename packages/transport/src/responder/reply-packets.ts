@@ -18,8 +18,7 @@ import { type RegionTable, TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import type { MemoryRegion } from '../region.ts';
-import { addFragment, addFragments } from '../sge.ts';
-import { DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
+import { addFragment, addFragments, DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
 import { ReplyKind, type ReplyQueue } from './replies.ts';
 
 /** Writes the replies at the head of a queue. Owns whether the memory of the READ there could not be fetched. */

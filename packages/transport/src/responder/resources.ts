@@ -11,6 +11,7 @@ import {
   TWO_32,
 } from '@node-roce/wire';
 import type { InboundPacket } from '../inbound.ts';
+import type { Own } from '../own.ts';
 import { powerOfTwo } from '../rings.ts';
 
 /** Words of a remembered request. */
@@ -53,40 +54,37 @@ export function resourcesFor(depth: number): number {
  * each was expected no more than 2^23 + 2^22 PSNs ago, so that a PSN means one of them only, across the wrap too.
  */
 export class ResponderResources {
+  /** Those that are remembered. */
+  readonly count: number = 0;
   /** Made with the first one: many connections never read. */
   #words = NO_WORDS;
   #capacity = 0;
-  /** Where the next one goes, and how many there are behind it. */
+  /** Where the next one goes. */
   #next = 0;
-  #count = 0;
 
   /** READs and atomics that can be remembered. */
   get capacity(): number {
     return this.#capacity;
   }
 
-  get count(): number {
-    return this.#count;
-  }
-
   /** Makes room for so many; the newest that fit stay: with 0, nothing is remembered any more. */
   resize(capacity: number): void {
     if (capacity === this.#capacity) return;
-    if (this.#count === 0) {
+    if (this.count === 0) {
       this.#words = NO_WORDS;
       this.#capacity = capacity;
       this.#next = 0;
       return;
     }
     const words = new Uint32Array(capacity * WORDS);
-    const count = Math.min(this.#count, capacity);
+    const count = Math.min(this.count, capacity);
     for (let age = count; age >= 1; age--) {
       const from = this.#slot(age) * WORDS;
       words.set(this.#words.subarray(from, from + WORDS), (count - age) * WORDS);
     }
     this.#words = words;
     this.#capacity = capacity;
-    this.#count = count;
+    (this as Own<ResponderResources>).count = count;
     this.#next = count === capacity ? 0 : count;
   }
 
@@ -120,7 +118,7 @@ export class ResponderResources {
    * duplicate region of the expected PSN.
    */
   find(psn: number, expectedPsn: number): number {
-    for (let age = 1; age <= this.#count && this.#age(age, expectedPsn) <= DUPLICATE_REGION; age++) {
+    for (let age = 1; age <= this.count && this.#age(age, expectedPsn) <= DUPLICATE_REGION; age++) {
       const w = this.#slot(age) * WORDS;
       if (((psn - this.#words[w + Word.PSN]) & PSN_MASK) < this.#words[w + Word.PACKETS]) return w;
     }
@@ -166,7 +164,7 @@ export class ResponderResources {
    */
   acknowledgeable(psn: number, latest: number): number {
     let limit = latest;
-    for (let age = 1; age <= this.#count; age++) {
+    for (let age = 1; age <= this.count; age++) {
       const first = this.#words[this.#slot(age) * WORDS + Word.PSN];
       if (psnDiff(first, psn) <= 0) break;
       if (psnDiff(first, limit) <= 0) limit = psnAdd(first, -1);
@@ -181,14 +179,15 @@ export class ResponderResources {
 
   /** Forgets the requests that are behind the duplicate region once the expected PSN is `ahead` further. */
   expire(expectedPsn: number, ahead: number): void {
-    while (this.#count > 0 && this.#age(this.#count, expectedPsn) + ahead > DUPLICATE_REGION) this.#count--;
+    while (this.count > 0 && this.#age(this.count, expectedPsn) + ahead > DUPLICATE_REGION)
+      (this as Own<ResponderResources>).count--;
   }
 
   /** The violated invariants of this object's state, if any. */
   fault(expectedPsn: number): string | undefined {
-    if (this.#count > this.#capacity) return `${this.#count} READs and atomics in room for ${this.#capacity}`;
+    if (this.count > this.#capacity) return `${this.count} READs and atomics in room for ${this.#capacity}`;
     let newer = 0;
-    for (let age = 1; age <= this.#count; age++) {
+    for (let age = 1; age <= this.count; age++) {
       const behind = this.#age(age, expectedPsn);
       const packets = this.#words[this.#slot(age) * WORDS + Word.PACKETS];
       if (behind <= newer) return `the READs and atomics remembered at ${behind} PSNs back are out of order`;
@@ -214,7 +213,7 @@ export class ResponderResources {
     if (this.#words === NO_WORDS) this.#words = new Uint32Array(this.#capacity * WORDS);
     const w = this.#next * WORDS;
     this.#next = this.#next + 1 === this.#capacity ? 0 : this.#next + 1;
-    if (this.#count < this.#capacity) this.#count++;
+    if (this.count < this.#capacity) (this as Own<ResponderResources>).count++;
     this.#words[w + Word.OPCODE] = opcode;
     this.#words[w + Word.PSN] = psn;
     this.#words[w + Word.PACKETS] = packets;
