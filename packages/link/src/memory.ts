@@ -30,6 +30,14 @@ interface Arrived {
   hopLimit: number;
 }
 
+/** The text of a GID, by which links and groups are found. */
+interface Name {
+  readonly text: string;
+  readonly isGroup: boolean;
+}
+
+const nameOf = (gid: Uint8Array): Name => ({ text: gidToText(gid), isGroup: isMulticast(gid) });
+
 /**
  * A network of memory links: what is sent to an address arrives at the link that has it, what is sent to a group at
  * all that joined it, the sender among them, as the kernel does it.
@@ -44,13 +52,13 @@ export class MemoryNetwork {
     return link;
   }
 
-  deliver(packet: Omit<Arrived, 'local'>, destination: Uint8Array): void {
-    if (!isMulticast(destination)) {
-      this.#links.get(gidToText(destination))?.arrive({ ...packet, local: 0 });
+  deliver(packet: Omit<Arrived, 'local'>, destination: Uint8Array, name = nameOf(destination)): void {
+    if (!name.isGroup) {
+      this.#links.get(name.text)?.arrive({ ...packet, local: 0 });
       return;
     }
     for (const link of this.#links.values()) {
-      const local = link.groupIndex(destination);
+      const local = link.groupIndex(name.text);
       if (local !== undefined) link.arrive({ ...packet, local });
     }
   }
@@ -73,7 +81,7 @@ export class MemoryLink implements Link {
   readonly limitations = ['Reaches only other adapters of the same process.'];
   readonly #network: MemoryNetwork;
   readonly #queue: Arrived[] = [];
-  readonly #peers: ({ gid: Uint8Array; hopLimit: number } | undefined)[] = [];
+  readonly #peers: ({ gid: Uint8Array; name: Name; hopLimit: number } | undefined)[] = [];
   /** Groups joined, by local index; 0 is the link's own address. */
   readonly #groups: (string | undefined)[] = ['itself'];
   readonly #waker = new LoopWaker();
@@ -90,7 +98,7 @@ export class MemoryLink implements Link {
   add(dgid: Uint8Array, _sgidIndex: number, hopLimit: number): number {
     const free = this.#peers.indexOf(undefined);
     const index = free >= 0 ? free : this.#peers.length;
-    this.#peers[index] = { gid: dgid.slice(), hopLimit };
+    this.#peers[index] = { gid: dgid.slice(), name: nameOf(dgid), hopLimit };
     return index;
   }
 
@@ -99,11 +107,12 @@ export class MemoryLink implements Link {
   }
 
   join(group: Uint8Array): number {
-    const joined = this.groupIndex(group);
+    const name = gidToText(group);
+    const joined = this.groupIndex(name);
     if (joined !== undefined) return joined;
     const free = this.#groups.indexOf(undefined);
     const local = free >= 0 ? free : this.#groups.length;
-    this.#groups[local] = gidToText(group);
+    this.#groups[local] = name;
     return local;
   }
 
@@ -112,8 +121,8 @@ export class MemoryLink implements Link {
   }
 
   /** The local index of a group, if it is joined. */
-  groupIndex(group: Uint8Array): number | undefined {
-    const local = this.#groups.indexOf(gidToText(group));
+  groupIndex(name: string): number | undefined {
+    const local = this.#groups.indexOf(name);
     return local > 0 ? local : undefined;
   }
 
@@ -135,7 +144,7 @@ export class MemoryLink implements Link {
         sourcePort: batch.slots[w + Tx.SOURCE_PORT],
         hopLimit: peer.hopLimit,
       };
-      this.#network.deliver(packet, peer.gid);
+      this.#network.deliver(packet, peer.gid, peer.name);
     }
     return batch.count;
   }
@@ -168,6 +177,7 @@ export class MemoryLink implements Link {
       batch.slots[w + Rx.VERDICT] = Icrc.OK;
       batch.slots[w + Rx.IP_ID] = 0;
       batch.slots[w + Rx.SOURCE_PORT] = packet.sourcePort;
+      batch.slots[w + Rx.RUN] = 1;
       batch.sources.set(packet.source, count * 16);
       offset = end + ICRC_BYTES;
       count++;
@@ -175,7 +185,7 @@ export class MemoryLink implements Link {
     this.#queue.splice(0, count);
     this.#received += count;
     batch.count = count;
-    markRuns(batch);
+    if (count > 1) markRuns(batch);
     return count;
   }
 

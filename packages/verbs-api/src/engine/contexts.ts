@@ -3,7 +3,7 @@
  * without the others'. The engine closes with the last one.
  */
 import type { CmEvent } from '@node-roce/cm';
-import type { AsyncEvent, Ring, RingFactory } from '@node-roce/transport';
+import type { AsyncEvent, RingFactory } from '@node-roce/transport';
 import type { PortEvent } from '../async-events.ts';
 import type { Diagnostic } from '../diagnostics.ts';
 import { type CommandName, type Commands, rowOf } from './commands.ts';
@@ -121,6 +121,9 @@ export class EngineContext implements Engine {
   readonly #shared: SharedEngine;
   readonly #engine: OwnEngine;
   readonly #owned = new Owned();
+  /** The engine's own: who posts or polls does not come by here. */
+  readonly ring: Engine['ring'];
+  readonly poll: Engine['poll'];
   listener: ContextListener | undefined;
   /** Where rings of its objects are made; the engine's own memory unless set. */
   rings: RingFactory | undefined;
@@ -135,6 +138,8 @@ export class EngineContext implements Engine {
   constructor(shared: SharedEngine) {
     this.#shared = shared;
     this.#engine = shared.engine;
+    this.ring = shared.engine.ring;
+    this.poll = shared.engine.poll;
   }
 
   get facts(): Engine['facts'] {
@@ -196,10 +201,6 @@ export class EngineContext implements Engine {
     return (rowOf(name).withRings?.(args, this.rings) ?? args) as Parameters<Commands[N]>;
   }
 
-  ring(qpn: number, recv: boolean): void {
-    this.#engine.ring(qpn, recv);
-  }
-
   attach(source: WorkSource): Attached {
     return this.#engine.attach(source);
   }
@@ -213,10 +214,6 @@ export class EngineContext implements Engine {
 
   #moved(): void {
     for (const resolve of this.#watchers.splice(0)) resolve();
-  }
-
-  poll(ring: Ring): void {
-    this.#engine.poll(ring);
   }
 
   ref(): void {

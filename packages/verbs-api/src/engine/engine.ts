@@ -53,13 +53,13 @@ export interface Engine {
   readonly facts: EngineFacts;
   call<N extends CommandName>(name: N, ...args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>>;
   /** Rings for a queue pair whose queue was found sleeping. */
-  ring(qpn: number, recv: boolean): void;
+  readonly ring: (qpn: number, recv: boolean) => void;
   /** No more calls: closed, or dead. */
   readonly closed: boolean;
   /** Resolves when memory may have changed since the call: packets were taken in. */
   progress(): Promise<void>;
   /** Makes progress now for who polls this ring, where the engine is in this thread; else does nothing. */
-  poll(ring: Ring): void;
+  readonly poll: (ring: Ring) => void;
   /** Whether it shares the thread with the program, so that plain ArrayBuffers can be registered. */
   readonly inline: boolean;
   ref(): void;

@@ -46,9 +46,9 @@ export class InlineEngine implements OwnEngine {
     return result;
   }
 
-  ring(qpn: number, recv: boolean): void {
+  readonly ring = (qpn: number, recv: boolean): void => {
     if (ringDoorbell(this.#doorbells, qpn, recv)) this.#pump.wake();
-  }
+  };
 
   progress(): Promise<void> {
     return this.#pump.progress();
@@ -58,10 +58,10 @@ export class InlineEngine implements OwnEngine {
     return this.#pump.attach(source);
   }
 
-  poll(ring: Ring): void {
+  readonly poll = (ring: Ring): void => {
     // Traffic moves deadlines; the loop has to hear of them.
     if (this.#pump.turn(ring)) this.#pump.wake();
-  }
+  };
 
   ref(): void {
     this.#pump.ref();

@@ -183,11 +183,11 @@ export class WorkerEngine implements OwnEngine {
     });
   }
 
-  ring(qpn: number, recv: boolean): void {
+  readonly ring = (qpn: number, recv: boolean): void => {
     if (ringDoorbell(this.#doorbells, qpn, recv) && !this.#dead) this.#post({ type: 'wake' });
-  }
+  };
 
-  poll(): void {}
+  readonly poll = (): void => {};
 
   /** The engine runs by itself: a turn of this thread's loop is enough for it to have moved on. */
   progress(): Promise<void> {
