@@ -1,6 +1,7 @@
 /** The capture at a glance: what was sent, what was retransmitted and why, on whose side of the tap, and the worst path. */
 import { counted, formatBytes, formatCount } from '../units.ts';
 import type { Connection, EpisodeReason, Overview, Recovery, RetransmitCause } from './analysis.ts';
+import { newCauses } from './record/recoveries.ts';
 
 /** So many senders to one receiver are an incast, where that receiver's packets are retransmitted or marked. */
 const MIN_INCAST = 3;
@@ -18,14 +19,7 @@ interface Path {
 export function overviewOf(connections: readonly Connection[]): Overview {
   const hosts = new Set<string>();
   const paths = new Map<string, Path>();
-  const causes: Record<RetransmitCause, number> = {
-    timeout: 0,
-    'sequence-nak': 0,
-    'implied-nak': 0,
-    rnr: 0,
-    probe: 0,
-    unknown: 0,
-  };
+  const causes = newCauses();
   const sides: Record<Recovery['side'], number> = { requester: 0, responder: 0, unknown: 0 };
   const sums = { messages: 0, bytes: 0, retransmitted: 0, goBacks: 0 };
   for (const { a, b, aToB, bToA, messagesFromA, messagesFromB, recoveries } of connections) {

@@ -1,6 +1,7 @@
 /** A sender whose ICRCs are all wrong, and the mistake behind them. */
 import { counted } from '../../units.ts';
-import { type IcrcMistake, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
+import type { Certainty } from '../facts.ts';
+import { type IcrcTrial, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
 import { event } from './chain.ts';
 import {
   type Capture,
@@ -28,10 +29,10 @@ function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad
   } = direction;
   if (trial === undefined || counts.icrcBad < 2 || counts.icrcBad < counts.packets) return [];
   const { requester } = subject;
-  const { mistake, rewritten, isConstant } = trial;
+  const { mistake, rewritten } = trial;
   const frames = direction.record.events.get('icrc-bad')?.frames ?? [];
   const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
-  const [what, advice, culprit] = explanation(requester, mistake, rewritten, isConstant);
+  const { what, advice, culprit, certainty } = explanation(requester, trial);
   const isAnswered = counts.requests > 0 && (peer?.counts.responses ?? 0) > 0;
   const answered = culprit === 'network' ? ANSWERED_REWRITTEN : ANSWERED;
   const hint = isAnswered ? `${advice} ${answered}` : advice;
@@ -41,7 +42,7 @@ function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad
       severity: 'error',
       rank: Rank.ENDS,
       weight: 10,
-      certainty: mistake !== undefined || rewritten !== undefined ? 'certain' : 'likely',
+      certainty,
       text: `No ICRC from ${requester} is right: ${what}${answer}.`,
       culprit,
       chain: event(
@@ -64,50 +65,54 @@ function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad
 function causesInCapture({ wrongCm }: Capture): Cause<'icrc-never-right', 'cm-unanswered' | 'cm-retries'>[] {
   if (wrongCm === undefined || wrongCm.trial.trials < 2) return [];
   const { source: requester, frame } = wrongCm;
-  const { mistake, rewritten, isConstant, trials } = wrongCm.trial;
-  const [what, , culprit] = explanation(requester, mistake, rewritten, isConstant);
+  const { what, culprit, certainty } = explanation(requester, wrongCm.trial);
   return [
     {
       kind: 'icrc-never-right',
       severity: 'error',
       rank: Rank.ENDS,
       weight: 11,
-      certainty: mistake !== undefined || rewritten !== undefined ? 'certain' : 'likely',
+      certainty,
       text: `No ICRC from ${requester} is right: ${what}; nobody answers its connection requests.`,
       culprit,
-      chain: event(frame, `the first of ${counted(trials, 'message')} with a wrong ICRC`),
+      chain: event(frame, `the first of ${counted(wrongCm.trial.trials, 'message')} with a wrong ICRC`),
       explains: ['cm-unanswered', 'cm-retries'],
     },
   ];
 }
 
-/** Why no ICRC of a sender is right, the advice, and the culprit. */
-function explanation(
-  sender: string,
-  mistake: IcrcMistake | undefined,
-  rewritten: RewrittenField | undefined,
-  isConstant: boolean,
-): [what: string, hint: string, culprit: string] {
-  if (mistake !== undefined) {
-    const hint = 'Mend the program or adapter that sends these packets: docs/icrc.md has the rule.';
-    return [`its ICRC ${mistakeText(mistake)}`, hint, sender];
-  }
-  if (rewritten !== undefined) return rewrittenText(rewritten);
-  if (isConstant) {
-    const hint = 'RoCE does not pass a device that changes addresses or ports.';
-    return ['something on the way rewrites headers (NAT)', hint, 'network'];
-  }
-  const hint =
-    'The sender computes it wrongly, or headers are rewritten on the way (NAT, IP Identification).';
-  return ['why is not known', hint, sender];
+/** Why no ICRC of a sender is right; the mistake or the rewritten field makes that certain. */
+interface Explanation {
+  what: string;
+  advice: string;
+  culprit: string;
+  certainty: Certainty;
 }
 
-function rewrittenText({ field, original }: { field: string; original: string }): [string, string, string] {
-  const hint = 'RoCE does not pass NAT: the ICRC covers addresses, ports and the IPv4 Identification.';
-  return field === 'identification'
-    ? ['the IPv4 Identification is changed on the way', hint, 'network']
-    : [`its ${field} address was ${original} (NAT)`, hint, 'network'];
+function explanation(sender: string, trial: IcrcTrial): Explanation {
+  const { mistake, rewritten, isConstant } = trial;
+  if (mistake !== undefined) {
+    const advice = 'Mend the program or adapter that sends these packets: docs/icrc.md has the rule.';
+    return { what: `its ICRC ${mistakeText(mistake)}`, advice, culprit: sender, certainty: 'certain' };
+  }
+  if (rewritten !== undefined) {
+    const advice = 'RoCE does not pass NAT: the ICRC covers addresses, ports and the IPv4 Identification.';
+    return { what: rewrittenText(rewritten), advice, culprit: 'network', certainty: 'certain' };
+  }
+  if (isConstant) {
+    const advice = 'RoCE does not pass a device that changes addresses or ports.';
+    const what = 'something on the way rewrites headers (NAT)';
+    return { what, advice, culprit: 'network', certainty: 'likely' };
+  }
+  const advice =
+    'The sender computes it wrongly, or headers are rewritten on the way (NAT, IP Identification).';
+  return { what: 'why is not known', advice, culprit: sender, certainty: 'likely' };
 }
+
+const rewrittenText = ({ field, original }: RewrittenField): string =>
+  field === 'identification'
+    ? 'the IPv4 Identification is changed on the way'
+    : `its ${field} address was ${original} (NAT)`;
 
 export const icrcNeverRight = rule({
   kinds: [

@@ -103,27 +103,24 @@ export const rule = <const Kind extends string, const Folded extends string = ne
   made: Rule<Kind, Folded>,
 ): Rule<Kind, Folded> => made;
 
+/** What a finding about one direction says, and of which direction. */
+const aboutSubject = ({ connection, direction, name }: Subject, statement: string) => ({
+  connection: connection.id,
+  from: direction.from,
+  subject: name,
+  statement,
+  text: `${name}: ${statement}`,
+});
+
 /** A finding about one direction of a connection. */
-export function ofSubject<Kind extends string>(
-  { connection, direction, name }: Subject,
+export const ofSubject = <Kind extends string>(
+  subject: Subject,
   kind: Kind,
   severity: Severity,
   statement: string,
   hint: string,
   packets: Pick<FindingOf<Kind>, 'start' | 'end' | 'frames' | 'frameCount'>,
-): FindingOf<Kind> {
-  return {
-    kind,
-    severity,
-    connection: connection.id,
-    from: direction.from,
-    subject: name,
-    statement,
-    text: `${name}: ${statement}`,
-    hint,
-    ...packets,
-  };
-}
+): FindingOf<Kind> => ({ kind, severity, ...aboutSubject(subject, statement), hint, ...packets });
 
 /** One that rests on events of one name. */
 export function finding<Kind extends string>(
@@ -163,21 +160,18 @@ export const ofCapture = <Kind extends string>(
 
 /** A finding about one direction, from the frames of a cause's chain. */
 export function findingOf(
-  { connection, direction, name }: Subject,
+  subject: Subject,
   statement: string,
   hint: string,
   frames: readonly number[],
   frameCount: number = frames.length,
 ): NonNullable<Cause<string, string>['finding']> {
+  const { start, end } = subject.direction.span;
   return {
-    connection: connection.id,
-    from: direction.from,
-    subject: name,
-    statement,
-    text: `${name}: ${statement}`,
+    ...aboutSubject(subject, statement),
     hint,
-    start: direction.span.start,
-    end: direction.span.end,
+    start,
+    end,
     frames: frames.filter((frame) => frame > 0).slice(0, 100),
     frameCount,
   };

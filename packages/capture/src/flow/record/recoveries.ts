@@ -100,7 +100,18 @@ function newRecovery(
   };
 }
 
-const newGrades = (): Record<Grade, number> => ({ certain: 0, likely: 0, 'not-shown': 0 });
+/** Counts by grade, all 0. */
+export const newGrades = (): Record<Grade, number> => ({ certain: 0, likely: 0, 'not-shown': 0 });
+
+/** Counts by cause, all 0. */
+export const newCauses = (): Record<RetransmitCause, number> => ({
+  timeout: 0,
+  'sequence-nak': 0,
+  'implied-nak': 0,
+  rnr: 0,
+  probe: 0,
+  unknown: 0,
+});
 
 /** Counts by cause and grade, all 0. */
 export const newGoBackCauses = (): Record<RetransmitCause, Record<Grade, number>> => ({

@@ -1,6 +1,6 @@
 /** The counts of a direction, all 0. */
 import type { DirectionCounts } from '../facts.ts';
-import { newGoBackCauses } from '../record/recoveries.ts';
+import { newCauses, newGoBackCauses, newGrades } from '../record/recoveries.ts';
 
 export const newCounts = (): DirectionCounts => ({
   packets: 0,
@@ -12,15 +12,8 @@ export const newCounts = (): DirectionCounts => ({
   rnrNaks: 0,
   retransmitted: 0,
   retransmittedBytes: 0,
-  retransmitCauses: {
-    timeout: 0,
-    'sequence-nak': 0,
-    'implied-nak': 0,
-    rnr: 0,
-    probe: 0,
-    unknown: 0,
-  },
-  retransmitGrades: { certain: 0, likely: 0, 'not-shown': 0 },
+  retransmitCauses: newCauses(),
+  retransmitGrades: newGrades(),
   goBacks: 0,
   goBackCauses: newGoBackCauses(),
   repeatedResponses: 0,
