@@ -1,7 +1,7 @@
 /** The `roce` command as a process: pipes, signals, two of them talking to each other. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -467,6 +467,25 @@ test('devinfo shows a device that serves programs, by its socket', async () => {
     code: 1,
     err: expect.stringContaining('no device answers there'),
   });
+});
+
+test.each([
+  ['flows', opAll],
+  ['dump', '-c', '1', opAll],
+  ['flows', '--help'],
+])('roce %s starts without the engine and without links', async (...args) => {
+  const scripts = mkdtempSync(join(folder, 'coverage-'));
+  const { result } = new Roce(args, { NODE_V8_COVERAGE: scripts });
+  expect(await result).toMatchObject({ code: 0, err: '' });
+  const [report] = readdirSync(scripts);
+  const { result: loaded } = JSON.parse(readFileSync(join(scripts, report), 'utf8')) as {
+    result: { url: string }[];
+  };
+  const packages = loaded.flatMap(({ url }) => /\/packages\/([\w-]+)\/dist\//.exec(url)?.[1] ?? []);
+  expect(packages).toContain('cli');
+  expect(packages).not.toContain('transport');
+  // The list of links, for the option --link of other commands.
+  expect(packages.filter((name) => name === 'link')).toHaveLength(1);
 });
 
 test('a damaged file from a pipe: the readable part, then the position of the damage', async () => {

@@ -15,7 +15,6 @@ export type { Link, LinkSharing } from './link.ts';
 export { MemoryLink, MemoryNetwork } from './memory.ts';
 export {
   LINK_KINDS,
-  LINKS,
   openSocketLink,
   openUdpLink,
   type SocketLinkKind,

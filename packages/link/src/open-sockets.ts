@@ -1,9 +1,11 @@
-/** Opening a link on the machine's interfaces: AF_XDP where it is asked for, UDP by the native addon where that loads, else Node's own. */
-import { invalid } from '@node-roce/transport';
-import { DgramLink } from './dgram.ts';
+/**
+ * Opening a link on the machine's interfaces: AF_XDP where it is asked for, UDP by the native addon where that loads, else Node's own.
+ * Everything is imported at its first use: each `roce` command reads the list for its help, and few of them open a link.
+ */
+import type { DgramLink } from './dgram.ts';
 import type { Link } from './link.ts';
 import type { UdpLink, UdpLinkOptions } from './udp.ts';
-import { XDP_MODES, type XdpMode } from './xdp-support.ts';
+import type { XdpMode } from './xdp-support.ts';
 
 /** One kind of link on the machine's interfaces. */
 interface LinkRow {
@@ -57,7 +59,7 @@ export async function openSocketLink(
 ): Promise<Link> {
   if (kind !== 'auto') {
     if (!Object.hasOwn(LINKS, kind))
-      throw invalid('link', `${kind}`, `${LINK_KINDS.slice(0, -1).join(', ')} or ${LINK_KINDS.at(-1)}`);
+      throw await invalid('link', `${kind}`, `${LINK_KINDS.slice(0, -1).join(', ')} or ${LINK_KINDS.at(-1)}`);
     return LINKS[kind].open(options, xdpMode);
   }
   try {
@@ -79,8 +81,10 @@ export async function openUdpLink(options: UdpLinkOptions): Promise<UdpLink> {
 
 /** Rejects as `openUdpLink` does, and with ERR_ROCE_NO_XDP where no mode is possible that `mode` allows. */
 async function openXdpLink(options: UdpLinkOptions, mode: 'auto' | 'any' | XdpMode = 'auto'): Promise<Link> {
-  if (options.shared) throw invalid('shared', 'true', 'link: udp; the xdp link has its queue pairs alone');
+  if (options.shared)
+    throw await invalid('shared', 'true', 'link: udp; the xdp link has its queue pairs alone');
   const { XdpLink } = await import('./xdp.ts');
+  const { XDP_MODES } = await import('./xdp-support.ts');
   try {
     return XdpLink.open(options, mode === 'auto' || mode === 'any' ? XDP_MODES : [mode]);
   } catch (error) {
@@ -105,7 +109,7 @@ function warn(why: string): void {
   });
 }
 
-function openDgramLink({
+async function openDgramLink({
   zeroChecksum,
   offload: _,
   flushIcrc: __,
@@ -114,10 +118,16 @@ function openDgramLink({
   ...options
 }: UdpLinkOptions): Promise<DgramLink> {
   if (options.shared) {
-    throw invalid('shared', 'true', 'link: udp; the dgram link has its addresses alone');
+    throw await invalid('shared', 'true', 'link: udp; the dgram link has its addresses alone');
   }
   if (zeroChecksum) {
-    throw invalid('zeroChecksum', 'true', 'false: the dgram link can’t switch the UDP checksum off');
+    throw await invalid('zeroChecksum', 'true', 'false: the dgram link can’t switch the UDP checksum off');
   }
+  const { DgramLink } = await import('./dgram.ts');
   return DgramLink.open(options);
+}
+
+async function invalid(attribute: string, value: string, expected: string): Promise<Error> {
+  const { invalid } = await import('@node-roce/transport');
+  return invalid(attribute, value, expected);
 }

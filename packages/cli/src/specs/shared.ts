@@ -1,5 +1,5 @@
 /** Options that several commands have. */
-import { LINKS } from '@node-roce/link';
+import { LINKS } from '@node-roce/link/open-sockets';
 import { integer, type OptionSpec, oneOf, text } from '../options.ts';
 
 /** For machines on which another program owns 4791; peers other than this program know 4791 only. */
