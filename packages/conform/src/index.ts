@@ -9,11 +9,31 @@
 export { captureOfCase } from './capture-file.ts';
 export type { Bench, Case, ConnectionOptions, Waits } from './case.ts';
 export type { CmNumbers, CmSession, Heard } from './cm-session.ts';
-export * from './device.ts';
+export {
+  type Completion,
+  type ConnectionSpec,
+  type Device,
+  type DeviceConnection,
+  type DeviceInfo,
+  type Post,
+  type Receive,
+  type Right,
+  Untestable,
+  type Window,
+  type WindowSpec,
+} from './device.ts';
 export { bytes, same } from './device-side.ts';
 export { resultsHtml } from './html.ts';
 export { LISTS } from './known/lists.ts';
-export * from './known.ts';
+export {
+  compare,
+  isNews,
+  type KnownDeviation,
+  type KnownList,
+  learn,
+  parseKnownList,
+  signature,
+} from './known.ts';
 export type { End, Entry, Line } from './line.ts';
 export { NEEDS, type Need } from './needs.ts';
 export { AGENT_SOURCE, Agent } from './network/agent.ts';
@@ -41,7 +61,14 @@ export {
 } from './report.ts';
 export { type NamedRule, type Rule, type RuleSpec, rule } from './rule.ts';
 export { RULES, rules } from './rules/all.ts';
-export * from './run.ts';
+export { play, type Result, type RunOptions, run, type Verdict } from './run.ts';
 export type { PacketOptions, ReplyOptions, Session } from './session.ts';
-export * from './virtual/bench.ts';
+export {
+  type AdapterBenchOptions,
+  type AdapterOptions,
+  adapterBench,
+  endpointBench,
+  MODEL_OPTIONS,
+  modelBench,
+} from './virtual/bench.ts';
 export { type AcceptFrame, acceptFrame } from './virtual/line.ts';

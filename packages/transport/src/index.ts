@@ -1,23 +1,157 @@
-export * from './adapter.ts';
+export { Adapter } from './adapter.ts';
 export type { AdapterOptions } from './adapter-options.ts';
 export { isMulticastGid, type PeerTable } from './addresses.ts';
-export * from './batch.ts';
-export * from './congestion/options.ts';
-export * from './constants.ts';
+export {
+  COPY_WORDS,
+  Copy,
+  type CopyBatch,
+  copyBatch,
+  EFAULT,
+  FRAGMENT_WORDS,
+  Fragment,
+  gatherSlot,
+  Icrc,
+  isMemoryGone,
+  NO_PEER,
+  RegionTable,
+  RX_SLOT_WORDS,
+  Rx,
+  RxBatch,
+  TX_HEADER_STRIDE,
+  TX_SLOT_WORDS,
+  Tx,
+  TxBatch,
+} from './batch.ts';
+export {
+  CONGESTION_DEFAULTS,
+  CONTROLLERS,
+  type Congestion,
+  type ControllerName,
+  checkCongestion,
+  resolveCongestion,
+} from './congestion/options.ts';
+export {
+  Access,
+  EXPERIMENTAL,
+  type Experimental,
+  FlushLevel,
+  FlushType,
+  MIG_STATES,
+  type MigState,
+  QP_STATES,
+  type QpState,
+  QpStateCode,
+  type QpType,
+  type RetransmitCause,
+  SendFlags,
+  WC_STATUS_NAMES,
+  WcFlags,
+  WcOpcode,
+  type WcOpcodeName,
+  WcStatus,
+  type WcStatusName,
+  WrOpcode,
+  type WrOpcodeName,
+} from './constants.ts';
 export type { AsyncEvent, Host } from './context.ts';
-export * from './control.ts';
-export * from './counters.ts';
-export * from './errors.ts';
+export {
+  type AhAttr,
+  type CqContents,
+  type CqCreated,
+  DEVICE_LIMITS,
+  type DeviceLimits,
+  EMPTY_GID,
+  type GidEntry,
+  type GlobalRoute,
+  isEmptyGid,
+  KEEP_EARLY,
+  type KeepEarly,
+  type MrCreated,
+  type MrInit,
+  type MwCreated,
+  type MwType,
+  type NullMrCreated,
+  type QpAttr,
+  type QpCap,
+  type QpCreated,
+  type QpInit,
+  type QpQuery,
+  type QpResized,
+  RECOVERY_DEFAULTS,
+  type Recovery,
+  type SrqAttr,
+  type SrqCreated,
+  type SrqInit,
+  type SrqModified,
+  type SrqOp,
+  type XrcdInit,
+  type XrcTargetOpened,
+} from './control.ts';
+export {
+  AdapterCounters,
+  type AdapterCounts,
+  addCounters,
+  QP_COUNTER_NAMES,
+  type QpCounterName,
+  QpCounters,
+} from './counters.ts';
+export { type Errno, invalid, RoceBug, RoceError, type RoceErrorOptions } from './errors.ts';
 export { QP_ATTRIBUTE_NAMES } from './modify.ts';
 export { storePayload } from './payload-stores.ts';
-export * from './raw/frames.ts';
+export {
+  FRAME_SLOT_WORDS,
+  Frame,
+  type FrameBatch,
+  type FrameCount,
+  type FrameHost,
+  type FrameMatch,
+  type FramePort,
+  type FrameRule,
+  passesRule,
+} from './raw/frames.ts';
 export { type Reach, setReach } from './reach.ts';
 export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
-export * from './residue-class.ts';
-export * from './rings.ts';
+export { EVERY_NUMBER, intoClass, type ResidueClass } from './residue-class.ts';
+export {
+  BellControl,
+  CONTROL_WORDS,
+  Control,
+  CQE_WORDS,
+  Cqe,
+  createRing,
+  DOORBELL_RECV,
+  HeaderSl,
+  type NewRing,
+  Posted,
+  type PostedCode,
+  powerOfTwo,
+  RecvWqe,
+  Ring,
+  type RingFactory,
+  type RingPlace,
+  type RingShape,
+  RingState,
+  recvStride,
+  SendWqe,
+  SGE_WORDS,
+  Sge,
+  STAMPED_CQE_WORDS,
+  sendStride,
+  TAGGED_CQE_WORDS,
+  Waiting,
+  type WaitingCode,
+  WaitingThreads,
+} from './rings.ts';
 export { runOf, splitRun, unfoldRuns } from './run-slots.ts';
 export { markRuns } from './runs.ts';
 export { MAX_RENDEZVOUS_BYTES } from './tags/tagged-receives.ts';
 export type { Clock } from './times.ts';
-export * from './transitions.ts';
+export {
+  ALT_PATH,
+  type QpAttrName,
+  statesFrom,
+  type Transition,
+  transition,
+  VALID_IN_STATE,
+} from './transitions.ts';
 export { WR_OPCODES, type WrOpcodeRow } from './wr-opcodes.ts';

@@ -1,7 +1,62 @@
 /** librdmacm's functions under their own names. */
-export * from './connection.ts';
-export * from './constants.ts';
-export * from './events.ts';
-export * from './id.ts';
+export {
+  rdma_accept,
+  rdma_connect,
+  rdma_disconnect,
+  rdma_get_request,
+  rdma_join_multicast,
+  rdma_leave_multicast,
+  rdma_listen,
+  rdma_reject,
+} from './connection.ts';
+export {
+  RDMA_CM_EVENT_ADDR_CHANGE,
+  RDMA_CM_EVENT_ADDR_ERROR,
+  RDMA_CM_EVENT_ADDR_RESOLVED,
+  RDMA_CM_EVENT_CONNECT_ERROR,
+  RDMA_CM_EVENT_CONNECT_REQUEST,
+  RDMA_CM_EVENT_CONNECT_RESPONSE,
+  RDMA_CM_EVENT_DEVICE_REMOVAL,
+  RDMA_CM_EVENT_DISCONNECTED,
+  RDMA_CM_EVENT_ESTABLISHED,
+  RDMA_CM_EVENT_MULTICAST_ERROR,
+  RDMA_CM_EVENT_MULTICAST_JOIN,
+  RDMA_CM_EVENT_REJECTED,
+  RDMA_CM_EVENT_ROUTE_ERROR,
+  RDMA_CM_EVENT_ROUTE_RESOLVED,
+  RDMA_CM_EVENT_TIMEWAIT_EXIT,
+  RDMA_CM_EVENT_UNREACHABLE,
+  RDMA_MAX_INIT_DEPTH,
+  RDMA_MAX_RESP_RES,
+  RDMA_OPTION_ID,
+  RDMA_OPTION_ID_ACK_TIMEOUT,
+  RDMA_OPTION_ID_TOS,
+  RDMA_PS_IB,
+  RDMA_PS_IPOIB,
+  RDMA_PS_TCP,
+  RDMA_PS_UDP,
+  RDMA_UDP_QKEY,
+} from './constants.ts';
+export {
+  rdma_ack_cm_event,
+  rdma_create_event_channel,
+  rdma_destroy_event_channel,
+  rdma_event_str,
+  rdma_get_cm_event,
+} from './events.ts';
+export {
+  rdma_bind_addr,
+  rdma_create_id,
+  rdma_create_qp,
+  rdma_destroy_id,
+  rdma_destroy_qp,
+  rdma_get_dst_port,
+  rdma_get_local_addr,
+  rdma_get_peer_addr,
+  rdma_get_src_port,
+  rdma_resolve_addr,
+  rdma_resolve_route,
+  rdma_set_option,
+} from './id.ts';
 export { rdma_cm_id, rdma_event_channel } from './ids.ts';
 export type * from './structs.ts';

@@ -103,7 +103,7 @@ export const rule = <const Kind extends string, const Folded extends string = ne
   made: Rule<Kind, Folded>,
 ): Rule<Kind, Folded> => made;
 
-/** What a finding about one direction says, and of which direction. */
+/** Subject and text of a finding about one direction. */
 const aboutSubject = ({ connection, direction, name }: Subject, statement: string) => ({
   connection: connection.id,
   from: direction.from,
