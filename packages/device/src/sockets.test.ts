@@ -1,8 +1,8 @@
-import { chownSync, mkdtempSync, rmdirSync, statSync } from 'node:fs';
+import { chownSync, mkdtempSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { networkNamespace, socketPath } from './sockets.ts';
+import { networkNamespace, prepareFolder, socketPath } from './sockets.ts';
 
 const uid = process.getuid?.();
 
@@ -18,4 +18,18 @@ test('sockets are in XDG_RUNTIME_DIR where it is the folder of this user', () =>
   // In a user namespace, root's files are those of the user with the number of nobody.
   if (statSync(others).uid !== uid) expect(path(others)).toBe(`/tmp/roce-${uid}/10.0.0.1${suffix}`);
   expect(path(join(own, 'none'))).toBe(`/tmp/roce-${uid}/10.0.0.1${suffix}`);
+});
+
+test('the folder of sockets is made with those above it, all of this user alone', () => {
+  const above = mkdtempSync(join(tmpdir(), 'roce-runtime-'));
+  onTestFinished(() => rmSync(above, { recursive: true }));
+  const folder = join(above, 'a', 'b');
+  prepareFolder(folder);
+  prepareFolder(folder);
+  for (const path of [folder, join(above, 'a')]) expect(statSync(path).mode & 0o777).toBe(0o700);
+});
+
+test('a folder that cannot be made is an error, below /proc too', () => {
+  expect(() => prepareFolder('/proc/self/none/below')).toThrow(/ENOENT.*\/proc\/self\/none/);
+  expect(() => prepareFolder('/proc/version/below')).toThrow(/ENOTDIR|EEXIST|ENOENT/);
 });
