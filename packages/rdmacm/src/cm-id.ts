@@ -13,8 +13,8 @@ import * as active from './active.ts';
 import { parseHeader, type SocketAddress } from './addresses.ts';
 import * as datagram from './datagram.ts';
 import { foreignDomain, hostAndPort } from './errors.ts';
-import { IdCore } from './id-core.ts';
-import type { CmIdState, ConnectionRequest, DatagramPeer, PeerTerms } from './id-types.ts';
+import { IdCore, IdFields } from './id-core.ts';
+import type { CmIdState, DatagramPeer } from './id-types.ts';
 import type { WaitingRequest } from './incoming.ts';
 import type { Place } from './listening.ts';
 import { Negotiation, NO_TERMS, peerTerms } from './negotiation.ts';
@@ -44,27 +44,16 @@ import * as passive from './passive.ts';
 import type { Destination } from './path.ts';
 
 /** A connection, a listener, or a datagram service's id (`struct rdma_cm_id`). */
-export class CmId implements AsyncDisposable {
+export class CmId extends IdFields implements AsyncDisposable {
   /** TCP for connections, UDP for datagram services. */
   readonly portSpace: PortSpaceName;
   /** The program's own value, given at the creation. */
   readonly context: unknown;
-  /** The queue pair, once there is one. After closing it, a program may set it to undefined, and make another (rdma_destroy_qp(3)). */
-  qp: QueuePair | undefined;
-  /** Of a request of XRC: the target that it is accepted with, once there is one. */
-  target: XrcTarget | undefined;
-  /** Of an id that `getRequest` gave: what the peer asks. */
-  request: ConnectionRequest | undefined;
-  /** Of a connection that this side began: what the peer's answer states. */
-  reply: PeerTerms | undefined;
-  /** Of a datagram service, after `connect`: where to send. */
-  peer: DatagramPeer | undefined;
-  /** The accepting program's private data: 196 bytes (136 of a datagram service), zeros behind what it wrote. */
-  replyData: Uint8Array | undefined;
   readonly #core: IdCore;
 
   /** rdma_create_id(3). */
   constructor(options: IdOptions = {}) {
+    super();
     checkIdOptions(options);
     const core: IdCore = new IdCore(this, options, {
       responded: (reply) => active.responded(core, reply),

@@ -78,60 +78,44 @@ function parseTarget(target: string): { host: string; port: number } {
   return destination;
 }
 
-const parametersOf = ({
-  privateData,
-  responderResources,
-  initiatorDepth,
-  retryCount = RETRY_COUNT,
-  rnrRetryCount,
-  flowControl,
-}: ConnectionParameters): ConnectionParameters => ({
-  privateData,
-  responderResources,
-  initiatorDepth,
-  retryCount,
-  rnrRetryCount,
-  flowControl,
-});
-
-const idOptionsOf = ({
-  device,
-  deviceOptions,
-  portSpace,
-  channel,
-  trafficClass,
-  ackTimeout,
-  ackTimeoutMs,
-  minRnrTimer,
-  rnrTimerMs,
-  timing,
-  context,
-}: IdOptions): IdOptions => ({
-  device,
-  deviceOptions,
-  portSpace,
-  channel,
-  trafficClass,
-  ackTimeout,
-  ackTimeoutMs,
-  minRnrTimer,
-  rnrTimerMs,
-  timing,
-  context,
-});
-
-const messagesOf = ({
-  maxMessage,
-  slots,
-  keepAlive,
-  idleTimeout,
-  closeTimeout,
-}: MessageOptions): MessageOptions =>
+/** The options that were given, of those with these names. */
+const given = <Options extends object, const Name extends keyof Options>(
+  options: Options,
+  names: readonly Name[],
+): Partial<Pick<Options, Name>> =>
   Object.fromEntries(
-    Object.entries({ maxMessage, slots, keepAlive, idleTimeout, closeTimeout }).filter(
-      ([, value]) => value !== undefined,
-    ),
-  );
+    names.map((name) => [name, options[name]]).filter(([, value]) => value !== undefined),
+  ) as Partial<Pick<Options, Name>>;
+
+const parametersOf = (options: ConnectionParameters): ConnectionParameters => ({
+  retryCount: RETRY_COUNT,
+  ...given(options, [
+    'privateData',
+    'responderResources',
+    'initiatorDepth',
+    'retryCount',
+    'rnrRetryCount',
+    'flowControl',
+  ]),
+});
+
+const idOptionsOf = (options: IdOptions): IdOptions =>
+  given(options, [
+    'device',
+    'deviceOptions',
+    'portSpace',
+    'channel',
+    'trafficClass',
+    'ackTimeout',
+    'ackTimeoutMs',
+    'minRnrTimer',
+    'rnrTimerMs',
+    'timing',
+    'context',
+  ]);
+
+const messagesOf = (options: MessageOptions): MessageOptions =>
+  given(options, ['maxMessage', 'slots', 'keepAlive', 'idleTimeout', 'closeTimeout']);
 
 /**
  * Connects to `host:port` and returns a connection that carries messages. Of a name with several addresses, each is tried (RFC 8305).

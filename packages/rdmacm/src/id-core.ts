@@ -30,15 +30,22 @@ import {
 } from './parameters.ts';
 import { Path } from './path.ts';
 
-/** The fields of an id that programs read: they are the id's own, and a program may set `qp` to undefined. */
-export interface IdFields {
+/** The fields of an id that programs read; they may set `qp` to undefined. */
+export abstract class IdFields {
+  /** The queue pair, once there is one. After closing it, a program may set it to undefined, and make another (rdma_destroy_qp(3)). */
   qp: QueuePair | undefined;
+  /** Of a request of XRC: the target that it is accepted with, once there is one. */
   target: XrcTarget | undefined;
+  /** Of an id that `getRequest` gave: what the peer asks. */
   request: ConnectionRequest | undefined;
+  /** Of a connection that this side began: what the peer's answer states. */
   reply: PeerTerms | undefined;
+  /** Of a datagram service, after `connect`: where to send. */
   peer: DatagramPeer | undefined;
+  /** The accepting program's private data: 196 bytes (136 of a datagram service), zeros behind what it wrote. */
   replyData: Uint8Array | undefined;
-  destroy(): Promise<void>;
+
+  abstract destroy(): Promise<void>;
 }
 
 /** Steps that an event of the connection manager begins, by the kind of the id. */
