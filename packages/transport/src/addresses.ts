@@ -122,7 +122,7 @@ export class Addresses {
     const name = groupName(group);
     let entry = this.#groups.get(name);
     if (entry?.members.includes(qp)) return;
-    if (entry ? entry.members.length >= this.#limits.maxMcastQpAttach : this.#full) {
+    if (entry ? entry.members.length >= this.#limits.maxMcastQpAttach : this.#full()) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no room to attach', { errno: 'ENOMEM' });
     }
     if (!entry) {
@@ -163,7 +163,7 @@ export class Addresses {
     return undefined;
   }
 
-  get #full(): boolean {
+  #full(): boolean {
     return this.#groups.size >= this.#limits.maxMcastGrp;
   }
 }

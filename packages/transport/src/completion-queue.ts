@@ -32,12 +32,12 @@ export class CompletionQueue {
     this.stamped = contents.stamped ?? false;
     this.tagged = contents.tagged ?? false;
     this.#newRing = newRing;
-    this.#ring = newRing(entries, this.#stride);
+    this.#ring = newRing(entries, this.#stride());
     this.#next = 0;
     this.#published = 0;
   }
 
-  get #stride(): number {
+  #stride(): number {
     if (this.tagged) return TAGGED_CQE_WORDS;
     return this.stamped ? STAMPED_CQE_WORDS : CQE_WORDS;
   }
@@ -61,7 +61,7 @@ export class CompletionQueue {
    * their order stays.
    */
   resize(entries: number): CqCreated {
-    const ring = this.#newRing(entries, this.#stride);
+    const ring = this.#newRing(entries, this.#stride());
     this.#previous = this.#ring;
     this.#ring = ring;
     this.#ring.state = this.#previous.state;

@@ -33,7 +33,7 @@ export class Life {
     return this.#ofClosing().listen(listener);
   }
 
-  get #queues(): Set<CompletionQueue> {
+  #queues(): Set<CompletionQueue> {
     return new Set([this.#qp.sendCq, this.#qp.recvCq]);
   }
 
@@ -49,17 +49,17 @@ export class Life {
       if (failure instanceof Error) this.end(causeOf(failure));
       else if (this.#qp.state === 'ERR') this.end(completionError(failure));
     };
-    for (const cq of this.#queues) cq.observer().watch(this.#qp.qpNum, onFailure);
+    for (const cq of this.#queues()) cq.observer().watch(this.#qp.qpNum, onFailure);
   }
 
   /** The end, with its cause if the program has not closed the queue pair. */
   end(cause?: RoceError): void {
     this.#ofClosing().end(cause);
-    for (const cq of this.#queues) cq.unwatch(this.#qp.qpNum);
+    for (const cq of this.#queues()) cq.unwatch(this.#qp.qpNum);
   }
 
   #abandon(reason: string): void {
-    for (const cq of this.#queues) cq.abandon(this.#qp.qpNum, reason);
+    for (const cq of this.#queues()) cq.abandon(this.#qp.qpNum, reason);
   }
 
   /** Requests are discarded without a completion; the next connection has an end of its own. */

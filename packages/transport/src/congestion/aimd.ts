@@ -60,7 +60,7 @@ export class Aimd implements CongestionController {
     this.#isSilent = false;
     this.#delivery.acknowledged(packets, unackedPsn, sendPsn);
     if (this.#recoveryPsn >= 0 && psnDiff(unackedPsn, this.#recoveryPsn) >= 0) this.#recoveryPsn = -1;
-    if (this.#window >= WINDOW_MAX || this.#isFull) return;
+    if (this.#window >= WINDOW_MAX || this.#isFull()) return;
     if (this.#window < this.#threshold) {
       this.#window = Math.min(this.#window + packets, this.#threshold);
       return;
@@ -84,8 +84,8 @@ export class Aimd implements CongestionController {
       this.#thresholdBefore = this.#threshold;
       this.#isSilent = true;
     }
-    const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, this.#least);
-    this.#threshold = Math.max(least, this.#window >> 1, Math.min(this.#window, this.#delivered));
+    const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, this.#least());
+    this.#threshold = Math.max(least, this.#window >> 1, Math.min(this.#window, this.#delivered()));
     this.#window = loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold;
     this.#acknowledged = 0;
   }
@@ -97,25 +97,25 @@ export class Aimd implements CongestionController {
     this.#recoveryPsn = -1;
   }
 
-  get #least(): number {
-    return this.#isCostly ? WINDOW_WHOLE : WINDOW_GAP;
+  #least(): number {
+    return this.#isCostly() ? WINDOW_WHOLE : WINDOW_GAP;
   }
 
   /** Packets that the path holds without queues, which would be filled with retransmissions; 0: not known yet. */
-  get #delivered(): number {
+  #delivered(): number {
     const flight = this.#delivery.leastFlight;
-    return flight + Math.ceil(flight * (this.#isCostly ? ACK_SHARE_WHOLE : ACK_SHARE));
+    return flight + Math.ceil(flight * (this.#isCostly() ? ACK_SHARE_WHOLE : ACK_SHARE));
   }
 
   /** A gap costs the packets in flight, nearly as many as a short path holds. */
-  get #isCostly(): boolean {
+  #isCostly(): boolean {
     return this.#sendsWhole && this.#window <= WINDOW_SHORT;
   }
 
   /** Growth would only fill a queue with retransmissions. */
-  get #isFull(): boolean {
-    if (!this.#isCostly) return false;
-    const delivered = this.#delivered;
+  #isFull(): boolean {
+    if (!this.#isCostly()) return false;
+    const delivered = this.#delivered();
     return delivered > 0 && this.#window >= Math.max(WINDOW_WHOLE, delivered);
   }
 

@@ -90,11 +90,11 @@ export class SendQueue {
 
   /** Whether an entry waits to be started. */
   get waiting(): boolean {
-    return this.#ring.has(this.#started) && !this.#isFull;
+    return this.#ring.has(this.#started) && !this.#isFull();
   }
 
   /** Every entry was started: what the program posts meanwhile would take the place of one that is out. */
-  get #isFull(): boolean {
+  #isFull(): boolean {
     return indexDiff(this.#started, this.#head) >= this.#ring.capacity;
   }
 
@@ -150,7 +150,7 @@ export class SendQueue {
 
   /** Asks for a doorbell at the next entry. True if one came meanwhile. */
   sleep(): boolean {
-    return this.#ring.sleep(this.#started) && !this.#isFull;
+    return this.#ring.sleep(this.#started) && !this.#isFull();
   }
 
   /** Gives the next entry its PSNs. @param row its operation, as it was looked at */

@@ -120,7 +120,7 @@ export class AckTimer {
     this.#timers.stop(Timer.PROBE);
   }
 
-  get #probeDelay(): number {
+  #probeDelay(): number {
     const recovery = this.#recovery;
     if (!recovery.idle) return recovery.probeDelay;
     // None before the round trip is known.
@@ -128,7 +128,7 @@ export class AckTimer {
   }
 
   #armProbe(): void {
-    const delay = this.#probeDelay;
+    const delay = this.#probeDelay();
     // Where the rule's own timer is as quick, it needs no help.
     if (delay >= 0 && this.#timers.isLaterThan(Timer.RETRY, delay)) this.#timers.arm(Timer.PROBE, delay);
     else this.#timers.stop(Timer.PROBE);

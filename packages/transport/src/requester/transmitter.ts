@@ -59,7 +59,7 @@ export class Transmitter {
   transmit(batch: TxBatch, budget: number): number {
     const { owner, pacing, timers } = this.#parts;
     const recovery = this.#recovery;
-    const window = this.#window;
+    const window = this.#window();
     const flight = this.#flight;
     const { cursor, queue } = flight;
     const { reliable } = owner;
@@ -118,7 +118,7 @@ export class Transmitter {
   }
 
   /** Packets that may be out: while a gap is open, also those that the peer keeps. */
-  get #window(): number {
+  #window(): number {
     const { pacing } = this.#parts;
     const recovery = this.#recovery;
     const { window } = pacing.congestion;
@@ -136,7 +136,7 @@ export class Transmitter {
     if (failed.waiting || owner.state !== QpStateCode.RTS) return 0;
     if (!owner.reliable) return this.#wholes.add(batch, most);
     const { psn } = cursor;
-    const count = Math.min(most, this.#window - this.#inFlight(out), PSN_SPAN - out);
+    const count = Math.min(most, this.#window() - this.#inFlight(out), PSN_SPAN - out);
     const added = this.#wholes.add(batch, count);
     if (added === 0) return 0;
     // Each of them asks for an ACK, as the last packet of any message does.
@@ -179,8 +179,8 @@ export class Transmitter {
     if (pacing.mayLimit && pacing.limited) return 0;
     let count = Math.min(most, queue.packetsOf(cursor.entry) - 1 - cursor.packet);
     if (owner.reliable) {
-      const open = this.#window - 1 - this.#inFlight(out);
-      count = Math.min(count, open, PSN_SPAN - out, this.#ackInterval - 1 - flight.sinceAckReq);
+      const open = this.#window() - 1 - this.#inFlight(out);
+      count = Math.min(count, open, PSN_SPAN - out, this.#ackInterval() - 1 - flight.sinceAckReq);
     }
     if (count <= 0) return 0;
     const row = queue.startedRow(cursor.entry);
@@ -227,7 +227,7 @@ export class Transmitter {
     let ackReq = false;
     if (owner.reliable) {
       flight.withoutAckReq(1);
-      ackReq = last || this.#inFlight(out) + 1 >= this.#window || flight.sinceAckReq >= this.#ackInterval;
+      ackReq = last || this.#inFlight(out) + 1 >= this.#window() || flight.sinceAckReq >= this.#ackInterval();
     }
     const { psn } = cursor;
     const status = this.#packets.addMessage(batch, cursor, row, last, ackReq);
@@ -254,7 +254,7 @@ export class Transmitter {
   }
 
   /** Packets after which an ACK is asked for: a share of the window, or of what the rate lets out in a while. */
-  get #ackInterval(): number {
+  #ackInterval(): number {
     const { owner, pacing } = this.#parts;
     const recovery = this.#recovery;
     const { window } = pacing.congestion;

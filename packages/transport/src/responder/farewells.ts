@@ -65,6 +65,8 @@ export class Farewells {
 
   /** The link has looked at all of the batch. */
   taken(): void {
+    // V8 calls its runtime to set the length of an array.
+    if (this.#leaving.length === 0) return;
     for (const peer of this.#leaving) this.#addresses.removePeer(peer);
     this.#leaving.length = 0;
     this.#note();

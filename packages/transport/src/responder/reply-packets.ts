@@ -82,7 +82,7 @@ export class ReplyPackets {
     const { transport } = this.#owner;
     const { destQpn, migReq } = this.#owner.attributes;
     const opcode = kind === ReplyKind.ATOMIC ? Opcode.RC_ATOMIC_ACKNOWLEDGE : Opcode.RC_ACKNOWLEDGE;
-    const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome;
+    const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome();
     if (aethKind(syndrome) === AethKind.RNR_NAK) this.#owner.counters.sentRnrErr++;
     let length = BTH_BYTES + AETH_BYTES;
     writeBth(batch.headers, base, transport | opcode, migReq, DEFAULT_PKEY, destQpn, psn);
@@ -148,7 +148,7 @@ export class ReplyPackets {
     const flags = migReq | (pad << BTH_PAD_SHIFT);
     const byte = this.#owner.transport | opcode;
     writeBth(batch.headers, base, byte, flags, DEFAULT_PKEY, destQpn, psnAdd(replies.psn, sent));
-    writeAeth(batch.headers, base + BTH_BYTES, this.#ackSyndrome, replies.msn);
+    writeAeth(batch.headers, base + BTH_BYTES, this.#ackSyndrome(), replies.msn);
     const fragment = batch.fragmentCount;
     if (region && size > 0) addFragment(batch, region.region, replies.offset + start, size);
     finishSlot(this.#owner, batch, BTH_BYTES + AETH_BYTES, fragment, size, pad, region?.key);
@@ -156,7 +156,7 @@ export class ReplyPackets {
   }
 
   /** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */
-  get #ackSyndrome(): number {
+  #ackSyndrome(): number {
     if (!this.#owner.credits || this.#receives.shared) return CREDIT_UNLIMITED;
     return creditCodeFor(this.#receives.posted);
   }

@@ -64,7 +64,7 @@ export class Probe {
   get delay(): number {
     if (!this.isAllowed) return NONE;
     const { overdue } = this.#roundTrip;
-    return this.#unanswered === 0 ? overdue : Math.min(OVERDUE_MAX, overdue * 2 ** this.#doublings) | 0;
+    return this.#unanswered === 0 ? overdue : Math.min(OVERDUE_MAX, overdue * 2 ** this.#doublings()) | 0;
   }
 
   /** As on a connection that was never probed. */
@@ -74,7 +74,7 @@ export class Probe {
   }
 
   /** After each, but where losses are frequent after each second one: there the first is easily lost. */
-  get #doublings(): number {
+  #doublings(): number {
     return this.#losses.isFrequent ? this.#unanswered >> 1 : this.#unanswered;
   }
 

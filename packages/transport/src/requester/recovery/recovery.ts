@@ -159,7 +159,7 @@ export class Recovery {
   settled(): void {
     const { context, flight, owner, pacing } = this.#parts;
     this.#missing.progress(flight.unackedPsn);
-    if (flight.isCursorBehind && this.#isTimeoutUndone) {
+    if (flight.isCursorBehind && this.#isTimeoutUndone()) {
       pacing.congestion.undo();
       takeUp(this.#parts);
     } else if (flight.isCursorBehind) {
@@ -179,7 +179,7 @@ export class Recovery {
    * More is acknowledged than was retransmitted since the timeout (F-RTO, RFC 5682): it was on its way, nothing was lost, the peer was
    * slow. Not clear where the peer keeps what comes behind a gap, or the next gap is near; nor on another path, where none of it is.
    */
-  get #isTimeoutUndone(): boolean {
+  #isTimeoutUndone(): boolean {
     return this.#mayBeSlow && !this.#peer.learned && !this.#losses.isFrequent;
   }
 
@@ -210,7 +210,7 @@ export class Recovery {
     const { owner, flight, pacing } = this.#parts;
     const { unackedPsn, out, sendPsn } = flight;
     // Without `selective` the peer is never known to keep packets: all, unless they are on their way.
-    const again = this.#peer.nakked(unackedPsn, this.#answerTime, pacing.congestion.window);
+    const again = this.#peer.nakked(unackedPsn, this.#answerTime(), pacing.congestion.window);
     if (again === Again.NOTHING) {
       this.ackTimer.unsettled(sendPsn);
       // Without an ACK timer nothing else would ask again; and a program that wants go-back-N has it, a round trip later.
@@ -325,12 +325,12 @@ export class Recovery {
   /** Waits for the answer to packets of the gap that were retransmitted; afterwards more are sent. */
   #awaitGap(): void {
     const { flight, pacing, timers } = this.#parts;
-    const wait = this.#peer.waits(flight.unackedPsn, this.#answerTime, pacing.congestion.window);
+    const wait = this.#peer.waits(flight.unackedPsn, this.#answerTime(), pacing.congestion.window);
     timers.armUnlessRunning(Timer.GAP, wait);
   }
 
   /** µs until a retransmission is answered. Where losses are frequent, a loss is likelier than a late packet. */
-  get #answerTime(): number {
+  #answerTime(): number {
     return this.#losses.isLossy ? this.roundTrip.smoothed : this.roundTrip.settled;
   }
 
