@@ -316,8 +316,9 @@ export interface LinkPort {
 
   /**
    * At the end of each `send` and `receive` from now on, the first element of `time` becomes the time, µs after
-   * `timeOrigin`, and the second one 0 where the last `receive` left nothing, else 1. It has to be over a SharedArrayBuffer:
-   * such memory can't be taken away, so it is looked up only here.
+   * `timeOrigin`, and the second one 0 where the last `receive` left nothing, else 1. Where the second one is 2 before a `receive` of a port with
+   * one local address, that takes one datagram at most. `time` has to be over a SharedArrayBuffer: such memory can't be taken away, so it is
+   * looked up only here.
    */
   setClock(time: Float64Array): void;
 

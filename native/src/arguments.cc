@@ -14,12 +14,10 @@ Napi::Error withCode(Napi::Error error, const char* code) {
 
 template <class Element>
 bool readSpan(napi_env env, napi_value value, napi_typedarray_type wanted, Span<Element>& out) {
-  bool isTypedArray = false;
-  if (napi_is_typedarray(env, value, &isTypedArray) != napi_ok || !isTypedArray) return false;
   napi_typedarray_type type;
   void* data = nullptr;
   size_t length = 0;
-  // Only this call is right for views over a SharedArrayBuffer: their buffer is no ArrayBuffer.
+  // It fails for what is no typed array. Only this call is right for views over a SharedArrayBuffer: their buffer is no ArrayBuffer.
   if (napi_get_typedarray_info(env, value, &type, &length, &data, nullptr, nullptr) != napi_ok) return false;
   if (type != wanted) return false;
   out.data = static_cast<Element*>(data);

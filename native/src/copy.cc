@@ -15,9 +15,12 @@ namespace {
 uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
 
 /// Notes the regions of the entries and fetches them. @returns false with an exception pending
-bool fetchRegions(Regions& regions, Napi::Env env, Napi::Value views, const Words& list, uint32_t count) {
+bool fetchRegions(Regions& regions, Napi::Env env, Napi::Value views, bool isBound, const Words& list, uint32_t count) {
   if (count > list.length / copy::kWords) throw rangeError(env, "count must be at most the entries of list");
-  regions.begin(env, views);
+  if (isBound)
+    regions.beginBound(env, views);
+  else
+    regions.begin(env, views);
   for (uint32_t i = 0; i < count; i++) regions.want(load(list.data[size_t{i} * copy::kWords + copy::region]));
   return regions.fetch();
 }
@@ -47,7 +50,7 @@ Napi::Value copyBatch(const Napi::CallbackInfo& info) {
   Words list = wordsArgument(info, 2, "list");
   const uint32_t count = integerArgument(info, 3, "count", 0x7fff'ffff);
   Regions& regions = Addon::of(env).regions;
-  if (!fetchRegions(regions, env, info[1], list, count)) return {};
+  if (!fetchRegions(regions, env, info[1], false, list, count)) return {};
   // A getter among the views may have detached the others: their addresses are read after that.
   const Bytes slab = bytesArgument(info, 0, "slab");
   list = wordsArgument(info, 2, "list");
@@ -66,7 +69,7 @@ struct BoundCopy {
     const Napi::Env env = info.Env();
     const uint32_t count = integerArgument(info, 0, "count", 0x7fff'ffff);
     Regions& regions = Addon::of(env).regions;
-    if (!fetchRegions(regions, env, bound.views.Value(), bound.list, count)) return {};
+    if (!fetchRegions(regions, env, bound.views.Value(), true, bound.list, count)) return {};
     return Napi::Number::New(env, copyEntries(regions, bound.slab, bound.list, count));
   }
 };

@@ -123,8 +123,7 @@ void LinkPort::expectRoom(Napi::Env env, const TxArrays& arrays, uint32_t from, 
   if (count > arrays.slots.length / tx::kSlotWords) throw rangeError(env, "count must be at most the number of slots");
 }
 
-bool LinkPort::fetchRegions(Napi::Env env, Napi::Value views, const TxArrays& arrays, uint32_t from, uint32_t count) {
-  regions_.begin(env, views);
+bool LinkPort::fetchRegions(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count) {
   TxSlots::wantRegions(arrays, from, count, regions_);
   if (!regions_.fetch()) return false;
   // A getter among the views may have run.
@@ -151,7 +150,8 @@ Napi::Value LinkPort::send(const Info& info) {
   const uint32_t from = integerArgument(info, 3, "from", 0x7fff'ffff);
   const uint32_t count = integerArgument(info, 4, "count", 0x7fff'ffff);
   expectRoom(env, arrays, from, count);
-  if (!fetchRegions(env, info[5], arrays, from, count)) return {};
+  regions_.begin(env, info[5]);
+  if (!fetchRegions(env, arrays, from, count)) return {};
   if (regions_.wantsAny()) {
     // A getter may have moved the arrays, too.
     arrays.slots = wordsArgument(info, 0, "slots");
@@ -183,7 +183,8 @@ struct LinkPort::BoundSend {
     const uint32_t from = integerArgument(info, 0, "from", 0x7fff'ffff);
     const uint32_t count = integerArgument(info, 1, "count", 0x7fff'ffff);
     expectRoom(env, bound.arrays, from, count);
-    if (!port.fetchRegions(env, bound.views.Value(), bound.arrays, from, count)) return {};
+    port.regions_.beginBound(env, bound.views.Value());
+    if (!port.fetchRegions(env, bound.arrays, from, count)) return {};
     return port.sendNow(env, bound.arrays, from, count);
   }
 };

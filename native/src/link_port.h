@@ -22,6 +22,8 @@ class LinkPort {
  protected:
   using Info = Napi::CallbackInfo;
   static constexpr uint32_t kMostLocals = 1024;
+  /// Written by JavaScript to the second element of `time_` before a receive.
+  static constexpr double kOne = 2;
 
   /// Reads the options that all ports have: `maxPeers`, `timeOrigin`, `onWake`.
   /// @param self the JavaScript object
@@ -79,6 +81,8 @@ class LinkPort {
   void openWaker();
   /// Writes the time, and `more_`, to the array of `setClock`, if there is one.
   void writeTime() const;
+  /// Whether the caller of a receive has written there that it will have enough with one datagram.
+  bool wantsOne() const { return time_ != nullptr && time_[1] == kOne; }
   /// Lets go of what JavaScript gave, once the waker is gone.
   void letGo();
   template <class Counts, size_t N>
@@ -107,8 +111,9 @@ class LinkPort {
   /// Sends, and writes the time.
   Napi::Value sendNow(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);
   Napi::Value receiveNow(Napi::Env env, const RxArrays& arrays);
-  /// Fetches the regions that slots need. May run JavaScript, which may close the port. @returns false with an exception pending
-  bool fetchRegions(Napi::Env env, Napi::Value views, const TxArrays& arrays, uint32_t from, uint32_t count);
+  /// Fetches the regions that slots need, once `regions_` has begun. May run JavaScript, which may close the port.
+  /// @returns false with an exception pending
+  bool fetchRegions(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);
   static RxArrays readReceiving(const Info& info);
   static void expectRoom(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);
 

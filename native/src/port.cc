@@ -186,13 +186,17 @@ uint32_t Port::sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) 
 }
 
 uint32_t Port::receiveBatch(const RxArrays& arrays) {
-
   receiver_->begin(arrays);
   if (localCount_ == 1 && mailboxes_.empty()) {
     const auto only = std::find_if(locals_.begin(), locals_.end(), [](const auto& local) { return !!local; });
-    while (receiver_->drain(static_cast<uint32_t>(only - locals_.begin()), 1)) {
-    }
-    more_ = receiver_->full();
+    const auto index = static_cast<uint32_t>(only - locals_.begin());
+    const bool one = wantsOne();
+    more_ = one && receiver_->drain(index, 1, true);
+    // A datagram that held no packet does not count.
+    if (!one || (more_ && receiver_->count() == 0)) do
+        more_ = receiver_->drain(index, 1);
+      while (more_);
+    more_ = more_ || receiver_->full();
   } else {
     // The kernel's list of readable sockets goes round by itself.
     uint32_t ready[64];

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "clock.h"
+#include "send_messages.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
@@ -45,7 +46,7 @@ void Receiver::begin(const RxArrays& arrays) {
   window_ = nullptr;  // peers may have come and gone since
 }
 
-bool Receiver::drain(uint32_t localIndex, uint32_t share) {
+bool Receiver::drain(uint32_t localIndex, uint32_t share, bool one) {
   Local& local = *locals_[localIndex];
   const UdpSocket& socket = *local.socket;
   if (socket.fd() < 0) return false;
@@ -57,14 +58,14 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
   const uint32_t whole = (arrays_.capacity - count_) / packets;
   const uint32_t slots = whole == 0 && count_ == 0 && arrays_.capacity > 0 ? 1 : whole;
   const auto room = static_cast<uint32_t>(std::min<size_t>({places, slots, kDatagrams}));
-  const uint32_t datagrams = (room + share - 1) / share;
+  const uint32_t datagrams = one ? std::min(1u, room) : (room + share - 1) / share;
   full_ = datagrams == 0;
   if (full_) return false;
 
   prepare(arrays_.slab.data + slabUsed_, datagrams, stride);
   int received;
   do
-    received = recvmmsg(socket.fd(), headers_.data(), datagrams, MSG_DONTWAIT, nullptr);
+    received = receiveMessages(socket.fd(), headers_.data(), datagrams, MSG_DONTWAIT);
   while (received < 0 && errno == EINTR);
   filled_ = received > 0 ? static_cast<uint32_t>(received) : 0;
   if (stamping_) {

@@ -37,8 +37,9 @@ class Receiver {
   void begin(const RxArrays& arrays);
   /// Takes what has arrived at one local address, as far as there is room, in one system call.
   /// @param share how many addresses have still to share the room, this one included
+  /// @param one one datagram at most
   /// @returns whether there may be more
-  bool drain(uint32_t local, uint32_t share);
+  bool drain(uint32_t local, uint32_t share, bool one = false);
   /// Whether the batch had no room for what may have been left.
   bool full() const { return full_; }
   /// Packets in the batch.

@@ -1,25 +1,41 @@
 #include "regions.h"
 
 namespace roce {
+namespace {
+
+/// Regions of a table.
+constexpr uint32_t kMost = 1 << 24;
+
+}  // namespace
 
 void Regions::begin(Napi::Env env, Napi::Value views) {
-  constexpr uint32_t kMost = 1 << 24;
+  beginBound(env, views);
+  bool isArray = false;
+  if (napi_is_array(env, views, &isArray) != napi_ok || !isArray)
+    throw typeError(env, "regionViews must be an array");
+  if (length() > kMost) throw rangeError(env, "regionViews must have at most 2^24 elements");
+}
+
+void Regions::beginBound(Napi::Env env, Napi::Value views) {
   // A getter among the views, of a batch that is being read: its list would go under it.
   if (fetching_) throw typeError(env, "regionViews must not have a getter that starts another batch");
   for (const Wanted& wanted : wanted_) slots_[wanted.region] = 0;
   wanted_.clear();
   env_ = env;
   views_ = views;
-  bool isArray = false;
-  if (napi_is_array(env, views, &isArray) != napi_ok || !isArray)
-    throw typeError(env, "regionViews must be an array");
-  if (napi_get_array_length(env, views, &length_) != napi_ok) length_ = 0;
-  if (length_ > kMost) throw rangeError(env, "regionViews must have at most 2^24 elements");
+}
+
+uint32_t Regions::length() const {
+  uint32_t length = 0;
+  return napi_get_array_length(env_, views_, &length) == napi_ok ? length : 0;
 }
 
 void Regions::want(uint32_t region) {
-  if (region >= length_) return;
-  if (region >= slots_.size()) slots_.resize(length_);
+  if (region >= slots_.size()) {
+    const uint32_t known = length();
+    if (region >= known || known > kMost) return;
+    slots_.resize(known);
+  }
   if (slots_[region] != 0) return;
   wanted_.push_back({region, nullptr, {}});
   slots_[region] = static_cast<uint32_t>(wanted_.size());

@@ -13,6 +13,8 @@ class Regions {
   /// Starts a batch over `views`, an array of Uint8Array or undefined by region index.
   /// @throws Napi::Error when it is no array or longer than 2^24, or from inside of `fetch`
   void begin(Napi::Env env, Napi::Value views);
+  /// The same of views that were seen to be an array. @throws Napi::Error from inside of `fetch`
+  void beginBound(Napi::Env env, Napi::Value views);
   /// Notes that the batch needs a region. Runs no JavaScript.
   void want(uint32_t region);
   bool wantsAny() const { return !wanted_.empty(); }
@@ -35,9 +37,11 @@ class Regions {
     napi_value view;
     Bytes memory;
   };
+  /// Elements of the views.
+  uint32_t length() const;
+
   napi_env env_ = nullptr;
   napi_value views_ = nullptr;
-  uint32_t length_ = 0;
   bool fetching_ = false;
   std::vector<Wanted> wanted_;
   /// By region: one more than its place in `wanted_`, or 0.

@@ -1,4 +1,5 @@
 /** `sender` and `receiver`: functions over arrays that are looked up once. */
+import dgram from 'node:dgram';
 import { afterEach, expect, test } from 'vitest';
 import { ownPort as PORT } from '../../packages/link/testing/loopback.ts';
 import { copier } from '../index.js';
@@ -41,6 +42,40 @@ test('a bound batch is sent and received like any other', () => {
   expect(send(0, 2)).toBe(2);
   expect(a.tx.slots[10]).toBe(14);
   expect(receive()).toBe(1);
+});
+
+test('a caller that asks for one datagram gets one, and hears whether there may be more', async () => {
+  open();
+  const time = new Float64Array(new SharedArrayBuffer(16));
+  b.port.setClock(time);
+  const receive = receiverOf(b);
+  const toSend = senderOf(a);
+  const asked = (one: number) => {
+    time[1] = one;
+    return [receive(), time[1]];
+  };
+  const peer = a.peer('127.0.0.2', PORT);
+  const send = () => {
+    a.tx.clear();
+    for (let psn = 0; psn < 3; psn++) {
+      // A traffic class of its own: no GSO message.
+      a.add({ peer, psn, trafficClass: 4 * psn });
+    }
+    expect(toSend(0, 3)).toBe(3);
+  };
+  expect(asked(2)).toEqual([0, 0]);
+  send();
+  expect(asked(2)).toEqual([1, 1]);
+  expect(asked(1)).toEqual([2, 0]);
+  // Of a datagram too short for a packet nothing is to be seen: the next one is taken.
+  const stranger = dgram.createSocket('udp4');
+  await new Promise((sent) => {
+    stranger.send(new Uint8Array(3), PORT, '127.0.0.2', sent);
+  });
+  stranger.close();
+  send();
+  expect(asked(2)).toEqual([3, 0]);
+  expect(b.port.stats()).toMatchObject({ runts: 1, rxPackets: 6 });
 });
 
 test('a bound copy copies like any other, and finds the memory of regions anew', () => {

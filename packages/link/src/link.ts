@@ -67,7 +67,8 @@ export interface Link extends PeerTable {
    * Fills the batch with packets that have arrived; returns their number. In the slab each packet is
    * followed by its ICRC as it arrived (4 bytes, zeros where the link has none).
    *
-   * @param time as with `send`; the second element becomes 0 where the link knows that it left nothing
+   * @param time as with `send`; the second element becomes 0 where the link knows that it left nothing. Where it is 2, the caller will have
+   *   enough with one datagram
    */
   receive(batch: RxBatch, time?: Float64Array): number;
 

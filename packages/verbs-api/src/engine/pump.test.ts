@@ -32,6 +32,8 @@ function stage() {
     empties: false,
     /** Packets that the link takes of each batch. */
     room: Number.POSITIVE_INFINITY,
+    /** What the pump wrote before each receive: 2 where one datagram is enough. */
+    wants: [] as number[],
     status: 0,
     deadline: Number.POSITIVE_INFINITY,
     /** The deadline that the link was asked for, µs. */
@@ -70,6 +72,7 @@ function stage() {
   } as unknown as Adapter;
   const link = {
     receive: (batch: RxBatch, time: Float64Array) => {
+      state.wants.push(time[1]);
       if (state.arrived === 0) return 0;
       state.arrived--;
       batch.count = state.packets;
@@ -150,6 +153,44 @@ describe('a turn', () => {
     pump.turn(polled);
     expect(take()).toEqual(['receive']);
     vi.useRealTimers();
+  });
+
+  test('a turn that sends the answer of a program that polls does not look at the socket; the next one does', () => {
+    const { pump, state, take, ring } = stage();
+    const polled = new Ring(createRing(16, 1));
+    state.completes = () => polled.publish(polled.producer + 1);
+    state.arrived = 2;
+    expect(pump.turn(polled)).toBe(true);
+    polled.release(polled.producer);
+    ring.sleep(ring.consumer);
+    ringDoorbell(ring, 7, false);
+    state.toSend = 1;
+    expect(pump.turn(polled)).toBe(true);
+    expect(take()).toEqual(['receive', 'transmit', 'send 0-2', 'sent']);
+    // The doorbell is there still, as this adapter answers none.
+    expect(pump.turn(polled)).toBe(true);
+    expect(take()).toEqual(['receive']);
+  });
+
+  test('one datagram is enough for a program that polls where the last few packets were what it waited for', () => {
+    const { pump, state } = stage();
+    const polled = new Ring(createRing(16, 1));
+    const brings = () => polled.publish(polled.producer + 1);
+    const turn = (packets: number, completes?: () => void, ring?: Ring) => {
+      polled.release(polled.producer);
+      Object.assign(state, { arrived: 1, packets, completes, wants: [] });
+      pump.turn(ring);
+      return state.wants;
+    };
+    expect(turn(2, brings, polled)).toEqual([1]);
+    expect(turn(2, brings, polled)).toEqual([2]);
+    // The first look alone: what comes then is more than an answer.
+    expect(turn(2, undefined, polled)).toEqual([2, 1]);
+    expect(turn(8, brings, polled)).toEqual([1]);
+    expect(turn(2, brings, polled)).toEqual([1]);
+    expect(turn(2, brings, polled)).toEqual([2]);
+    // Nobody polls.
+    expect(turn(2, brings)).toEqual([1, 1]);
   });
 
   test('replies to many packets at once do not wait for a program that polls', () => {

@@ -16,7 +16,7 @@ import { clock } from './clock.ts';
 import { Patience, UNKNOWN } from './patience.ts';
 import { type Attached, Next, Serving, type WorkSource } from './serving.ts';
 
-/** Batches received in one turn, so that transmission and the application are not starved. */
+/** Batches received in one turn: transmission and the program are not starved. */
 const RECEIVE_BATCHES = 8;
 /**
  * How long a timer that is due waits for the socket to run dry, µs of taking packets in. By then all has been taken in
@@ -39,7 +39,7 @@ const SEND_SLOTS = 128;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
 const POLL_MICROSECONDS = 200;
 
-/** With programs in other processes, the turns in a row before the rest of this thread has its turn, and the quiet time, µs. */
+/** With programs in other processes: the turns in a row before the rest of this thread has its turn; the quiet time, µs. */
 const SERVING_TURNS = 16;
 const SERVING_MICROSECONDS = 1_000;
 /** Turns at the end of a device, for its goodbyes. */
@@ -53,10 +53,7 @@ export interface Companion {
   close(now: number): void;
 }
 
-/**
- * A socket that was empty after fewer packets than these is taken to be so still: a look at it costs as much as they did. After
- * more of them, others have come.
- */
+/** A socket that was empty after fewer packets is taken to be so still: a look costs as much as they did. After more, others have come. */
 const FEW_PACKETS = 8;
 /**
  * The ACK of so many packets at once does not wait for the program, except for programs of other processes: the peer's window is half used, and
@@ -64,8 +61,9 @@ const FEW_PACKETS = 8;
  */
 const MANY_PACKETS = 32;
 
-/** Index behind the time of the turn: 0 if the link received all there was. */
+/** Index behind the time of the turn: 0 if the link received all there was. Before a receive `ONE`, where one datagram is enough. */
 const MORE = 1;
+const ONE = 2;
 
 /** The run loop: receive, advance, transmit, then sleep until the next wake. */
 export class Pump {
@@ -99,8 +97,9 @@ export class Pump {
   #lastTraffic = 0;
   /** The last turn left nothing in the socket. */
   #drained = true;
-  /** Whether the last turn took packets in. */
+  /** Whether the last turn took packets in; whether the last ones were few, and what a program that polls was waiting for. */
   #received = false;
+  #brief = false;
   /** How long a timer that is due has waited for the socket to run dry, and the time of the last batch, µs. */
   #waited = 0;
   #lastBatch = 0;
@@ -187,7 +186,8 @@ export class Pump {
     this.#turning = true;
     this.#diagnostics.look();
     try {
-      this.#payOwed(polled);
+      // Nothing can have come back for the answer yet: the next turn looks.
+      if (this.#payOwed(polled)) return true;
       const drained = this.#receive(polled, this.#waited < EARLY_MICROSECONDS);
       this.#drained = drained;
       if (drained || this.#waited >= DRAIN_MICROSECONDS) {
@@ -209,10 +209,11 @@ export class Pump {
     }
   }
 
-  /** Looks at what the programs have posted since the last turn, and sends what that one owed. */
-  #payOwed(polled: Ring | undefined): void {
+  /** Looks at what the programs have posted since the last turn, and sends what that one owed. True if a program that polls has answered. */
+  #payOwed(polled: Ring | undefined): boolean {
     const patience = this.#patience;
-    if (patience.awaitsProgram && polled !== undefined && this.#doorbells.used > 0) {
+    const answers = polled !== undefined && this.#doorbells.used > 0;
+    if (patience.awaitsProgram && answers) {
       this.#tick();
       patience.answered();
     }
@@ -222,12 +223,14 @@ export class Pump {
       this.#tick();
       patience.looked();
     }
-    if (patience.owing) {
+    const { owing } = patience;
+    if (owing) {
       patience.owing = false;
       this.#tick();
       patience.paid(this.#send() && !patience.posted);
     }
     patience.receives();
+    return owing && answers;
   }
 
   /** Resolves after the next turn that took packets in (memory may have changed), or at the end. */
@@ -252,7 +255,7 @@ export class Pump {
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
       time[0] = UNKNOWN;
-      time[MORE] = 1;
+      time[MORE] = early && this.#brief && polled !== undefined && i === 0 ? ONE : 1;
       const count = this.#link.receive(this.#rx, time);
       this.#timed();
       if (count === 0) return true;
@@ -270,8 +273,9 @@ export class Pump {
       this.#adapter.receive(this.#rx);
       const active = this.#serving?.active === true;
       if (active) this.#patience.came();
-      const waits = this.#patience.waits(emptied) || (polled !== undefined && polled.used > 0);
-      if (early && waits) {
+      const hasAnswer = polled !== undefined && polled.used > 0;
+      this.#brief = hasAnswer && count < FEW_PACKETS;
+      if (early && (this.#patience.waits(emptied) || hasAnswer)) {
         if (count < MANY_PACKETS || active) this.#patience.owing = true;
         else this.#send();
         return false;
@@ -356,12 +360,12 @@ export class Pump {
     this.#patience.looped();
     if (busy) this.#lastTraffic = time[0];
     const isQuiet = !busy && time[0] - this.#lastTraffic >= POLL_MICROSECONDS;
-    if (isQuiet && !this.#sends) this.#sleep();
+    if (isQuiet && !this.#sends()) this.#sleep();
     else this.#poll();
   }
 
   /** Whether there is something to send that the link has room for. */
-  get #sends(): boolean {
+  #sends(): boolean {
     return this.#adapter.wantsToSend && !this.#blocked;
   }
 
@@ -372,7 +376,7 @@ export class Pump {
       const busy = this.turn();
       if (this.#closed) return;
       if (busy) this.#lastTraffic = time[0];
-      const sends = this.#sends;
+      const sends = this.#sends();
       const more = !this.#patience.owing && (!this.#drained || sends);
       const isQuiet = !busy && !sends && time[0] - this.#lastTraffic >= SERVING_MICROSECONDS;
       const next = serving.turned(more, isQuiet);
