@@ -156,7 +156,7 @@ test.each<QpType>(['UD', 'UC'])(
 );
 
 test.each<QpType>(['UD', 'UC'])(
-  '%s: a flush in SQE that overruns the completion queue on the way to RTS: the queue pair stays in ERR',
+  '%s: a flush in SQE that overruns the completion queue: a move to RTS finds the queue pair in ERR and changes nothing',
   (type) => {
     const pair = new Pair();
     const { left } = pair;
@@ -171,11 +171,23 @@ test.each<QpType>(['UD', 'UC'])(
     const ah = left.adapter.createAh(left.pd, addressOf(2));
     for (let i = 0; i < 3; i++)
       left.post({ opcode: 'SEND', inline: new Uint8Array(8), datagram: { ah, qpn: 5, qkey: QKEY } });
-    left.adapter.modifyQp(qpn, { qpState: 'RTS' });
+    const move = () => left.adapter.modifyQp(qpn, { qpState: 'RTS' });
+    expect(move).toThrow(expect.objectContaining({ errno: 'EINVAL', attribute: 'qpState' }));
+    expect(move).toThrow('does not go from ERR to RTS');
     expect(left.events.map((event) => event.type)).toEqual(['CQ_ERR', 'QP_FATAL']);
     expect([left.sq.state, left.adapter.queryQp(qpn).attr.qpState]).toEqual([QpStateCode.ERR, 'ERR']);
   },
 );
+
+test('RAW_PACKET: a flush in SQE that overruns the completion queue: a move to RTS finds the queue pair in ERR', () => {
+  const raw = setUpRaw({ cqe: 2 });
+  raw.activate();
+  raw.send(1, [60], WrOpcode.RDMA_READ);
+  for (let i = 2; i < 5; i++) raw.publish(i, [60]);
+  expect(() => raw.modify({ qpState: 'RTS' })).toThrow('does not go from ERR to RTS');
+  expect(raw.state).toBe('ERR');
+  expect(raw.port.sent).toEqual([]);
+});
 
 test('RAW_PACKET: what is posted in SQE is flushed, though RTS comes before its doorbell is answered', () => {
   const raw = setUpRaw();

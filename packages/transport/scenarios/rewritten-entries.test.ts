@@ -4,9 +4,10 @@
  *
  *   ROCE_REWRITE_SEEDS=3000 npx vitest run packages/transport/scenarios/rewritten-entries
  */
-import { createRandom, NakCode, Opcode, TWO_32 } from '@node-roce/wire';
-import { describe, expect, test } from 'vitest';
+import { createRandom, NakCode, Opcode, opcodeInfo, TmhOpcode, TWO_32 } from '@node-roce/wire';
+import { beforeEach, describe, expect, test } from 'vitest';
 import {
+  Access,
   CONTROL_WORDS,
   COPY_WORDS,
   Copy,
@@ -18,13 +19,19 @@ import {
   RecvWqe,
   Ring,
   type RingShape,
+  RingState,
+  RoceError,
   SendFlags,
   SendWqe,
   SGE_WORDS,
   Sge,
+  type SrqCreated,
+  type SrqModified,
   TX_SLOT_WORDS,
   Tx,
   type TxBatch,
+  WcFlags,
+  WcOpcode,
   WrOpcode,
   type WrOpcodeName,
 } from '../src/index.ts';
@@ -113,12 +120,18 @@ function expectInside(at: number, length: number): void {
   if (at < START || at + length > START + LENGTH) expect.fail(`${length} bytes at ${at}`);
 }
 
+/** Words that were rewritten; and of tagged buffers, those that a message filled, and those that data was read into for one. */
+const seen = { rewritten: 0, matched: 0, read: 0 };
+beforeEach(() => {
+  Object.assign(seen, { rewritten: 0, matched: 0, read: 0 });
+});
+
 /** Two sides by a seed; the left one's program is hostile, and in some seeds the right one's as well. */
 function run(
   seed: number,
   posts: readonly WrOpcodeName[],
   type: 'RC' | 'UC' = 'RC',
-  isShared = false,
+  shared: 'no' | 'srq' | 'tags' = 'no',
 ): number {
   const random = createRandom(seed);
   const { between } = random;
@@ -139,7 +152,7 @@ function run(
   const { left, right } = pair;
   const own = restless(left, random);
   const other = restless(right, random);
-  let sharedRing: RingShape | undefined;
+  let srq: SrqCreated | undefined;
   const cap = { maxSendWr: random.pick([4, 16, 64]), maxRecvWr: 64, maxInlineData: 64 };
   for (const [side, { sends, receives }] of [
     [left, own],
@@ -148,15 +161,18 @@ function run(
     let made = 0;
     const newRing = (entries: number, stride: number) =>
       (made++ === 0 ? sends : receives).newRing(entries, stride);
-    const shared =
-      isShared && side === right
-        ? right.adapter.createSrq({ pd: right.pd, maxWr: 64, maxSge: 4, limit: 0, newRing: receives.newRing })
-        : undefined;
+    const isShared = shared !== 'no' && side === right;
+    if (isShared) {
+      const { pd, adapter, cqHandle } = right;
+      const tags = shared === 'tags' ? { tags: { max: 16, cq: cqHandle } } : {};
+      srq = adapter.createSrq({ pd, maxWr: 64, maxSge: 4, limit: 0, newRing: receives.newRing, ...tags });
+    }
     const options = type === 'RC' ? { recovery } : {};
-    side.createQp(cap, { ...options, type, newRing, ...(shared ? { srq: shared.handle } : {}) });
-    if (shared) sharedRing = shared.ring;
+    // With no sends of its own, the queue pair carries out rendezvous; the program may write into its queue as well.
+    const sizes = isShared && shared === 'tags' ? { ...cap, maxSendWr: 0 } : cap;
+    side.createQp(sizes, { ...options, type, newRing, ...(srq ? { srq: srq.handle } : {}) });
   }
-  const receives = sharedRing ? new Ring(sharedRing) : right.rq;
+  let receives = srq ? new Ring(srq.ring) : right.rq;
   const psn: [number, number] = [0xff_fff0, 0xff_fe00];
   const timeout = between(0, 5) === 0 ? 0 : 8;
   const connect = () => pair.connect({ mtu: MTU, psn, attr: { timeout, retryCnt: 7, rnrRetry: 7 } });
@@ -180,12 +196,71 @@ function run(
   const miscounts = between(0, 3) === 0;
   let ends = 0;
   const receiveAll = () => {
-    while (receives.used < 60) right.postRecv(0, elements(other.mr, 16 * MTU), receives);
+    // Few in a shared one: after a resize, those before it are used up first.
+    const most = srq ? 6 : 60;
+    while (receives.used < most) right.postRecv(0, elements(other.mr, 16 * MTU), receives);
+  };
+  /** A resize, which the program follows at once, later, or never; it may do so twice, and post to both rings. */
+  const resize = () => {
+    if (srq === undefined) return;
+    let next: SrqModified;
+    try {
+      next = right.adapter.modifySrq(srq.handle, { maxWr: random.pick([32, 64, 128, 256]) });
+    } catch (error) {
+      if (!(error instanceof RoceError)) throw error;
+      return;
+    }
+    if (!next.ring) return;
+    const before = receives;
+    receives = new Ring(next.ring);
+    if (miscounts && between(0, 2) === 0) {
+      before.state = between(0, 9);
+      right.postRecv(0, elements(other.mr, MTU), before);
+      before.publish((before.producer + random.pick([0, 1, before.capacity, 2 ** 31])) | 0);
+    }
+    before.state = RingState.LEFT;
+  };
+  let unexpected = 0;
+  const addTag = () => {
+    if (srq === undefined || shared !== 'tags') return;
+    const list = elements(other.mr, between(1, 8 * MTU)).map(({ mr, offset = 0, length }) => {
+      return { addr: mr.addr + BigInt(offset), length, lkey: random.pick([mr.lkey, mr.lkey, mr.lkey ^ 1]) };
+    });
+    const handled = { handled: between(0, 9) === 0 ? between(0, 9) : unexpected };
+    try {
+      right.adapter.postSrqOp(srq.handle, {
+        ...{ opcode: 'TAG_ADD', wrId: 1n, signaled: false, recvWrId: 2n, list, ...handled },
+        ...{ tag: BigInt(between(0, 3)), mask: 3n },
+      });
+    } catch (error) {
+      if (!(error instanceof RoceError)) throw error;
+    }
+  };
+  /** A message with the header of one that has a tag, or that asks for its data to be read. */
+  const sendTagged = () => {
+    const asks = between(0, 1) === 0;
+    const inline = new Uint8Array(asks ? 32 : 24);
+    const view = new DataView(inline.buffer);
+    view.setUint8(0, asks ? TmhOpcode.RENDEZVOUS : TmhOpcode.EAGER);
+    view.setBigUint64(8, BigInt(between(0, 3)));
+    if (asks) {
+      view.setBigUint64(16, own.mr.addr);
+      view.setUint32(24, own.mr.rkey);
+      view.setUint32(28, random.pick([0, 1, MTU, 3 * MTU + 1, 16 * MTU]));
+    }
+    left.post({ opcode: 'SEND', inline });
   };
   for (let round = 0; round < 30; round++) {
-    own.sends.oneIn = random.pick([0, 30, 300]);
-    other.receives.oneIn = random.pick([0, 0, 300]);
-    for (let i = between(0, 6); i > 0 && left.sq.used < left.sq.capacity; i--) {
+    own.sends.oneIn = random.pick(srq ? [0, 0, 0, 300] : [0, 30, 300]);
+    other.receives.oneIn = random.pick(srq ? [0, 30, 300] : [0, 0, 300]);
+    other.sends.oneIn = shared === 'tags' ? random.pick([0, 30, 300]) : 0;
+    if (between(0, 3) === 0) resize();
+    for (let i = between(0, 6); i > 0; i--) addTag();
+    for (let i = between(0, srq ? 16 : 6); i > 0 && left.sq.used < left.sq.capacity; i--) {
+      if (shared === 'tags' && between(0, 1) === 0) {
+        sendTagged();
+        continue;
+      }
       const opcode = random.pick(posts);
       const isWord = opcode.startsWith('ATOMIC');
       const length = isWord ? 8 : opcode === 'FLUSH' || opcode === 'LOCAL_INV' ? 0 : between(0, 12 * MTU);
@@ -203,7 +278,7 @@ function run(
     receiveAll();
     // Entries under way.
     const { stride } = left.sq;
-    if (between(0, 1) === 0)
+    if (between(0, srq ? 7 : 1) === 0)
       own.sends.change(left.sq.words, left.sq.wordOf(left.sq.consumer + between(0, 3)), stride);
     if (miscounts && between(0, 5) === 0) {
       // All is under way.
@@ -212,19 +287,25 @@ function run(
     }
     pair.run(between(0, 400));
     left.poll();
-    right.poll();
+    for (const { status, opcode, flags } of right.poll()) {
+      if (status !== 'SUCCESS' || opcode !== WcOpcode.TM_RECV) continue;
+      const isMatch = (flags & WcFlags.TM_MATCH) !== 0;
+      if (flags === 0) unexpected++;
+      else if (isMatch) seen.matched++;
+      else seen.read++;
+    }
     if (left.sq.state === QpStateCode.SQE) left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' });
     if ([left, right].every(({ sq }) => sq.state !== QpStateCode.ERR)) continue;
     ends++;
     restart();
   }
-  if (miscounts) restart();
-  own.sends.oneIn = other.receives.oneIn = 0;
+  if (miscounts || shared === 'tags') restart();
+  own.sends.oneIn = other.receives.oneIn = other.sends.oneIn = 0;
   receiveAll();
   if (miscounts) left.post({ opcode: 'SEND', inline: new Uint8Array(8) });
   pair.run(60 * SECOND);
   if (timeout > 0 || lossy === 0) expect(left.sq.used, 'requests that never end').toBe(0);
-  expect(own.sends.rewritten).toBeGreaterThan(0);
+  seen.rewritten += own.sends.rewritten + other.receives.rewritten;
   return ends;
 }
 
@@ -240,22 +321,26 @@ test('requests of every kind', () => {
   }
   expect(wrong).toEqual([]);
   expect(ends).toBeGreaterThan(0);
+  expect(seen.rewritten).toBeGreaterThan(100);
 });
 
 test.each([
-  ['RC', true],
-  ['UC', false],
-  ['UC', true],
-] as const)('messages of %s, to a shared receive queue: %s', (type, isShared) => {
+  ['RC', 'srq'],
+  ['UC', 'no'],
+  ['UC', 'srq'],
+  ['RC', 'tags'],
+] as const)('messages of %s, to a shared receive queue that is resized: %s', (type, shared) => {
   const wrong: string[] = [];
   for (let seed = FIRST; seed < FIRST + Math.ceil(SEEDS / 3); seed++) {
     try {
-      run(seed, ['SEND', 'SEND_WITH_IMM', 'RDMA_WRITE', 'LOCAL_INV'], type, isShared);
+      run(seed, ['SEND', 'SEND_WITH_IMM', 'RDMA_WRITE', 'LOCAL_INV'], type, shared);
     } catch (error) {
       wrong.push(`seed ${seed}: ${(error as Error).message}`);
     }
   }
   expect(wrong).toEqual([]);
+  expect(seen.rewritten).toBeGreaterThan(10);
+  if (shared === 'tags') expect(Math.min(seen.matched, seen.read)).toBeGreaterThan(3);
 });
 
 /** A requester whose program gives another value of one word of its first entry from the `reads`-th look on. */
@@ -372,6 +457,135 @@ describe('the length of a message of three packets changes before it is retransm
       }
     }
   });
+});
+
+describe('the operation of a SEND becomes one that its service does not have', () => {
+  const { SEND, SEND_WITH_INV } = WrOpcode;
+
+  test.each(['UC', 'UD'] as const)('%s: no packet has a reserved opcode', (type) => {
+    for (const length of type === 'UC' ? [8, 3 * MTU] : [8]) {
+      for (let reads = 1; reads <= 8; reads++) {
+        const pair = new Pair({ type });
+        const { left } = pair;
+        let looks = 0;
+        const newRing = (entries: number, stride: number) =>
+          watchedRing(entries, stride, (words, index) => {
+            const isIt = index === CONTROL_WORDS && (words[index] & 0xff) === SEND;
+            if (isIt && ++looks === reads) words[index] = (words[index] & ~0xff) | SEND_WITH_INV;
+            return words[index];
+          });
+        left.createQp({}, { type, newRing });
+        pair.connect({ mtu: MTU });
+        const mr = left.register(new ArrayBuffer(LENGTH));
+        const datagram = {
+          ah: left.adapter.createAh(left.pd, addressOf(2)),
+          qpn: pair.right.qp.qpn,
+          qkey: QKEY,
+        };
+        // Of no message of one packet: those have a path of their own.
+        const sge = [
+          { mr, length: length - 1 },
+          { mr, length: 1 },
+        ];
+        left.post({ opcode: 'SEND', sge, ...(type === 'UD' ? { datagram } : {}) });
+        pair.run(1000);
+        for (const { packet } of pair.sent) expect(opcodeInfo(packet[0]), `look ${reads}`).toBeDefined();
+        expect(['SUCCESS', 'LOC_QP_OP_ERR']).toContain(left.poll()[0].status);
+      }
+    }
+  });
+});
+
+test('one word of a BIND_MW changes between two looks at it: peers reach what one of the two values names, inside of the region', () => {
+  const from = BigInt(START);
+  const PLACES: [place: number, values: number[]][] = [
+    [SendWqe.OPCODE_FLAGS, Object.values(WrOpcode).map((opcode) => opcode | (SendFlags.SIGNALED << 8))],
+    [SendWqe.BIND_WINDOW, [0, 1, 99, TWO_32 - 1]],
+    [SendWqe.RKEY, [0, TWO_32 - 1]],
+    [SendWqe.BIND_LENGTH_HIGH, [1, TWO_32 - 1]],
+    [SendWqe.BIND_LENGTH_LOW, [0, 64, LENGTH, LENGTH + 1, TWO_32 - 1]],
+    [SendWqe.REMOTE_ADDRESS_HIGH, [1, TWO_32 - 1]],
+    [SendWqe.REMOTE_ADDRESS_LOW, [0, START, START + LENGTH, TWO_32 - 1]],
+    [SendWqe.BIND_LKEY, [0, TWO_32 - 1]],
+    [SendWqe.BIND_ACCESS, [0, 1, 8, 16, TWO_32 - 1]],
+  ];
+  let bound = 0;
+  let written = 0;
+  for (const type of [1, 2] as const) {
+    for (const [place, values] of PLACES) {
+      for (const value of values) {
+        for (let reads = 1; reads <= 4; reads++) {
+          const hand = new ByHand(
+            {},
+            {
+              copy: (slab, regions, list, count) => {
+                for (let w = 0; w < count * COPY_WORDS; w += COPY_WORDS)
+                  expectInside(
+                    list[w + Copy.OFFSET_HIGH] * TWO_32 + list[w + Copy.OFFSET_LOW],
+                    list[w + Copy.LENGTH],
+                  );
+                written += count;
+                copyBatch(slab, regions, list, count);
+              },
+            },
+          );
+          const { side } = hand;
+          let looks = 0;
+          let made = 0;
+          const newRing = (entries: number, stride: number) => {
+            const isSends = made++ === 0;
+            return watchedRing(entries, stride, (words, index) => {
+              if (isSends && index === CONTROL_WORDS + place && ++looks === reads) words[index] = value;
+              return words[index];
+            });
+          };
+          side.createQp({ maxSendWr: 4 }, { newRing });
+          hand.connect({ rqPsn: 1000, pathMtu: MTU });
+          const { lkey } = side.adapter.registerMr({
+            pd: side.pd,
+            backing: 99,
+            buffer: new ArrayBuffer(BUFFER),
+            offset: START,
+            length: LENGTH,
+            access: Access.LOCAL_WRITE | Access.MW_BIND,
+            iova: from,
+          });
+          const window = side.adapter.allocMw(side.pd, type);
+          const rkey = ((window.rkey & ~0xff) | ((window.rkey + 1) & 0xff)) >>> 0;
+          const access = Access.REMOTE_WRITE;
+          side.post({
+            opcode: 'BIND_MW',
+            remote: { addr: from + 1024n, rkey },
+            bind: { window: window.handle, length: 128, lkey, access },
+          });
+          hand.out();
+          const [done] = side.poll();
+          if (done?.status === 'SUCCESS') bound++;
+          let psn = 1000;
+          for (const at of [
+            0n,
+            1023n,
+            1024n,
+            1024n + 127n,
+            1024n + 128n,
+            BigInt(LENGTH) - 1n,
+            BigInt(LENGTH),
+          ]) {
+            const reth = { addr: from + at, rkey, length: 1 };
+            hand.put({ opcode: Opcode.RC_RDMA_WRITE_ONLY, psn, reth, payload: new Uint8Array(1) });
+            // One that is refused ends the connection.
+            if (side.sq.state === QpStateCode.ERR) {
+              side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
+              hand.connect({ rqPsn: 1000, pathMtu: MTU });
+              psn = 1000;
+            } else psn++;
+          }
+        }
+      }
+    }
+  }
+  expect(bound).toBeGreaterThan(50);
+  expect(written).toBeGreaterThan(50);
 });
 
 test('a program that posts more than its queue holds: what is under way keeps its place', () => {

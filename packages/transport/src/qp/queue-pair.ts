@@ -250,10 +250,6 @@ export class QueuePair extends QueueShell implements Owner, Sender {
         this.sendQueue.reset();
         this.receives.reset();
       }
-      // Requests that were posted in SQE are flushed, though their doorbell was not answered yet (IBTA vol 1 §10.3.1.7).
-      if (this.state === QpStateCode.SQE) this.#flushSends();
-      // The flush has overrun the completion queue, which ended the queue pair.
-      if (this.stateName === 'ERR') return;
       this.setState(state);
       if (state === QpStateCode.RTS) {
         // It is asked for with each SQD.

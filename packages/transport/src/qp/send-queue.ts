@@ -117,10 +117,11 @@ export class SendQueue {
     return WR_OPCODES[this.#ring.words[this.#ring.wordOf(index) + SendWqe.OPCODE_FLAGS] & 0xff];
   }
 
-  /** The same, of an entry that was started; undefined where the program wrote one of another kind since. */
+  /** The same, of an entry that was started; undefined where the program wrote one of another kind since, or one that this service does not have. */
   startedRow(index: number): WrOpcodeRow | undefined {
     const row = this.rowOf(index);
-    return row?.wire === this.wireOf(index) ? row : undefined;
+    if (row === undefined || (row.services & this.#owner.service) === 0) return undefined;
+    return row.wire === this.wireOf(index) ? row : undefined;
   }
 
   /** How an entry that was started travels: a `Wire`. */

@@ -94,9 +94,12 @@ export abstract class QueueShell {
     return next.result(this.#rq);
   }
 
-  /** The program may have moved to the rings of a resize: what was posted there has its turn. */
+  /**
+   * Answers doorbells that are on their way, before a change: the program may have moved to the rings of a resize; what it posted in SQE is
+   * flushed (IBTA vol 1 §10.3.1.6), and if that overruns the completion queue, the change finds the queue pair in ERR.
+   */
   followProgram(): void {
-    if (this.#next) this.posted();
+    if (this.#next || this.#state === QpStateCode.SQE) this.posted();
   }
 
   /** Goes over to the rings of a resize, once the program posts there. */

@@ -118,7 +118,7 @@ export class FrameSender {
       if (isInline) {
         addFragment(batch, this.#owner.sqRegion, (w + SendWqe.SGE) * 4, length);
       } else {
-        const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
+        const count = Math.min(words[w + SendWqe.SGE_COUNT], this.#owner.cap.maxSendSge);
         if (!this.#gather(words, w + SendWqe.SGE, count, length)) {
           batch.fragmentCount = first;
           return WcStatus.LOC_PROT_ERR;

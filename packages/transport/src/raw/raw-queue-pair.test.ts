@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { FRAME_ROOM, frameOf, setUpRaw as setUp } from '../../testing/raw-side.ts';
 import { watchedRing } from '../../testing/restless-ring.ts';
 import { WrOpcode } from '../constants.ts';
-import { Adapter, CONTROL_WORDS, Ring, SendWqe, Sge } from '../index.ts';
+import { Adapter, CONTROL_WORDS, type NewRing, Ring, SendWqe, SGE_WORDS, Sge } from '../index.ts';
 import { RateLimit } from '../pacing/rate-limit.ts';
 
 const EMSGSIZE = 90;
@@ -50,6 +50,29 @@ describe('sending', () => {
       const [[, status]] = side.poll();
       expect(sent).toEqual(status === 'SUCCESS' ? [size] : []);
     }
+  });
+
+  test('a list that becomes longer than the queue pair allows is not sent, though its bytes are as many', () => {
+    let looks = 0;
+    const isCount = (index: number) => index === CONTROL_WORDS + SendWqe.SGE_COUNT;
+    const newRing: NewRing = (entries, stride) =>
+      watchedRing(entries, stride, (words, index) => {
+        if (isCount(index) && words[index] === 2 && ++looks === 2) {
+          words[index] = 4;
+          for (let i = 0; i < 4; i++) {
+            const s = CONTROL_WORDS + SendWqe.SGE + SGE_WORDS * i;
+            for (const at of [Sge.ADDRESS_HIGH, Sge.ADDRESS_LOW, Sge.LKEY])
+              words[s + at] = words[CONTROL_WORDS + SendWqe.SGE + at];
+            words[s + Sge.LENGTH] = 15;
+          }
+        }
+        return words[index];
+      });
+    const side = setUp({ newRing });
+    side.activate();
+    side.send(1, [40, 20]);
+    expect(side.poll()).toEqual([[1, 'LOC_PROT_ERR', 60]]);
+    expect(side.port.sent).toEqual([]);
   });
 
   test('waits for room, and goes on in order', () => {

@@ -184,9 +184,6 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
         this.#sendQueue.reset();
         this.#receives.reset();
       }
-      if (this.state === QpStateCode.SQE) this.#flushSends();
-      // The flush has overrun the completion queue, which ended the queue pair.
-      if (this.stateName === 'ERR') return;
       this.setState(state);
       this.#listen(state >= QpStateCode.RTR);
     }
