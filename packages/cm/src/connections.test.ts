@@ -519,6 +519,34 @@ describe('stale connections', () => {
     expect(pair.b.take('disconnected').cause).toBe('stale');
   });
 
+  test('a queue pair whose connection is in TIMEWAIT may have another one, on both sides', () => {
+    const pair = new Pair();
+    const [id, other] = pair.established();
+    pair.a.cm.disconnect(id, pair.now);
+    pair.run(1000);
+    pair.b.take('disconnected');
+    pair.b.cm.disconnect(other, pair.now);
+    pair.run(1000);
+    pair.a.take('disconnected');
+    expect([pair.a.cm.stateOf(id), pair.b.cm.stateOf(other)]).toEqual(['TIMEWAIT', 'TIMEWAIT']);
+    // REQ and REP name the queue pairs of before.
+    const next = pair.connect();
+    pair.run(1000);
+    const { id: nextOther } = pair.b.take('request');
+    pair.b.cm.accept(nextOther, acceptInit(), pair.now);
+    pair.run(1000);
+    pair.a.cm.ready(next);
+    pair.run(1000);
+    expect([pair.a.cm.stateOf(next), pair.b.cm.stateOf(nextOther)]).toEqual(['ESTABLISHED', 'ESTABLISHED']);
+    // The end of TIMEWAIT is of the old connection alone: the queue pair is known for connected afterwards.
+    pair.run(10 * SECOND);
+    expect(pair.a.cm.stateOf(id)).toBeUndefined();
+    pair.a.heard();
+    pair.connect();
+    pair.run(1000);
+    expect(pair.a.take('rejected').reject.reason).toBe(CmRejReason.STALE_CONNECTION);
+  });
+
   test('is found out though the backlog is full', () => {
     const pair = new Pair();
     pair.b.cm.listen(SERVICE, 1);

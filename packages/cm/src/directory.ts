@@ -11,7 +11,7 @@ import { type WaitingRequest, WaitingRequests } from './waiting.ts';
  * |---|---|
  * | local communication id | messages and calls |
  * | the peer's CA GUID and communication id | repeated REQs, and REJs that do not know our id |
- * | the peer's CA GUID, QPN and address | stale connections |
+ * | the peer's CA GUID, QPN and address, except in TIMEWAIT | stale connections |
  * | local QPN | packets and migrations of a queue pair |
  *
  * The address, because a GUID is no secret: a stranger could else end connections of others, or keep a queue pair from connecting.
@@ -138,9 +138,14 @@ export class Directory {
     this.#byLocalQpn.set(connection.localQpn, connection);
   }
 
-  /** The connection is in TIMEWAIT. Returns the one that has rested longest, where too many do. */
+  /**
+   * The connection is in TIMEWAIT: its peer's queue pair no longer counts as connected and may have another one (§12.9.8.3.1; Linux `cm_enter_timewait`).
+   * Returns the one that has rested longest, where too many do.
+   */
   rest(connection: Connection): Connection | undefined {
+    const { id, remoteGuid, remoteQpn, route } = connection;
     this.#resting.add(connection);
+    dropFrom(this.#byPeerQp, queuePairKey(remoteGuid, remoteQpn, route), id);
     if (this.#resting.size <= this.#limit) return undefined;
     const [oldest] = this.#resting;
     return oldest;
