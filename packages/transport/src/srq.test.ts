@@ -125,6 +125,18 @@ test('resize: not below the limit that is armed, unless the same call lowers it'
   expect(adapter.querySrq(srq.handle)).toMatchObject({ limit: 4, maxWr: 4 });
 });
 
+test('resize: not below what is posted', () => {
+  setUp('RC', 1, 8);
+  const { adapter } = pair.right;
+  for (let wrId = 1; wrId <= 5; wrId++) post(wrId);
+  const error = expect.objectContaining({ attribute: 'maxWr', errno: 'EINVAL' });
+  expect(() => adapter.modifySrq(srq.handle, { maxWr: 4 })).toThrow(error);
+  for (let i = 0; i < 5; i++) pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+  pair.run();
+  expect(received().map(({ wrId }) => wrId)).toEqual([1, 2, 3, 4, 5]);
+  expect(adapter.modifySrq(srq.handle, { maxWr: 4 }).maxWr).toBe(4);
+});
+
 test('resize: again, as soon as the program has changed rings and the old one is empty', () => {
   setUp('RC', 1, 2);
   const { adapter } = pair.right;
