@@ -1,4 +1,4 @@
-// Back-pressure without a packet in vain: the reader grants messages, and the sender sends no more than was granted.
+// Back-pressure without refused packets: the reader grants messages, and the sender sends no more than that.
 import { connect, listen } from 'node-roce/rdmacm';
 
 const options = { maxMessage: 16_384, slots: 8 };

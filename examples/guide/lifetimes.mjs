@@ -1,4 +1,4 @@
-// The verbs by hand: what is made in what, and the order in which it goes.
+// The verbs by hand: which object contains which, and in which order they are closed.
 import { openDevice } from 'node-roce';
 
 const device = await openDevice({ address: '127.0.56.1' });
@@ -7,7 +7,7 @@ const cq = await device.createCq(64);
 const region = await pd.registerMr(new Uint8Array(4096));
 const qp = await pd.createQp({ sendCq: cq });
 
-// An object that another one uses is busy.
+// While another object uses an object, it cannot be destroyed.
 for (const [name, end] of [
   ['completion queue', () => cq.destroy()],
   ['protection domain', () => pd.dealloc()],
@@ -15,11 +15,11 @@ for (const [name, end] of [
   await end().catch((error) => console.log(`${name}: ${error.code}`));
 }
 
-// In this order nothing is.
+// In this order, every call succeeds.
 await qp.close();
 await region.deregister();
 await cq.destroy();
 await pd.dealloc();
-// Closing the device ends all that is left of it.
+// Closing the device also ends all objects that are left.
 await device.close();
 console.log('closed');

@@ -1,14 +1,18 @@
-/** Statements of pages about defaults: their first programs run on one machine, without an option, and pages agree about times. */
+/** Statements of pages: first programs run on one machine without an option, and numbers agree with the code and with measurements. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
+import { PASSIVE_RULES, rules } from '@node-roce/conform';
 import { expect, test } from 'vitest';
 
 const root = join(import.meta.dirname, '../..');
 const page = (path: string) => readFileSync(join(root, path), 'utf8');
+/** Files that git tracks. */
+const files = async (pattern: string) =>
+  (await promisify(execFile)('git', ['ls-files', pattern], { cwd: root })).stdout.trim().split('\n');
 const programsOf = (path: string) =>
   [...page(path).matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code as string);
 
@@ -68,4 +72,52 @@ test('pages agree about the time that `close` waits for a peer', () => {
   );
   expect(seconds).toEqual([5, 5]);
   expect(page('docs/guide/lifetimes.md')).toContain('at most 5 s (`closeTimeout`)');
+});
+
+test('README.md has at most 90 lines, and its figures are those of the benchmark of its date', () => {
+  const readme = page('README.md');
+  expect(readme.trimEnd().split('\n').length).toBeLessThanOrEqual(90);
+  interface Contender {
+    contender: string;
+    figure: { median: number };
+    ratio?: { median: number };
+  }
+  const { date, rows } = JSON.parse(page('bench/results/2026-11-27.json'));
+  const of = (row: string, name: string): Contender =>
+    rows.find((r: { name: string }) => r.name === row).results.find((c: Contender) => c.contender === name);
+  const [write, trip] = ['WRITE 1 MiB, path MTU 4096', 'round trip of 64 B, polled'];
+  const rate = of(write, 'node-roce').figure.median.toFixed(1);
+  const ratio = of(write, 'C limit').ratio!.median.toFixed(2);
+  const times = [of(trip, 'node-roce'), of(trip, 'C limit'), of(trip, 'Node TCP')].map(
+    (c) => c.figure.median,
+  );
+  const day = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(date));
+  expect(readme).toContain(`Measured on ${day}, on loopback`);
+  expect(readme).toContain(`WRITE of 1 MiB: ${rate} Gb/s, ${ratio} × the speed of a C++ program`);
+  const [own, c, tcp] = times as [number, number, number];
+  const figures = `node-roce ${own.toFixed(1)} µs, the C++ program ${c.toFixed(1)} µs, TCP in Node ${tcp.toFixed(0)} µs`;
+  expect(readme.replaceAll('\n', ' ')).toContain(`Round trip of 64 bytes: ${figures}`);
+});
+
+test('pages name as many conformance rules as there are', () => {
+  const withNeed = (...needs: string[]) =>
+    rules().filter((rule) => rule.needs.some((need) => needs.includes(need))).length;
+  for (const path of ['README.md', 'docs/conform.md'])
+    expect(page(path)).toMatch(new RegExp(`\\b${rules().length} rules`));
+  const text = page('docs/conform.md').replaceAll(/\s+/g, ' ');
+  const words = ['eleven', 'twelve', 'thirteen', 'fourteen', 'fifteen', 'sixteen'];
+  const word = (count: number) => words[count - 11] ?? `${count}`;
+  expect(text).toContain(`has ${withNeed('listener')} rules`);
+  expect(text).toContain(`all rules except ${word(withNeed('frames', 'spoof'))}`);
+  const passive = word(PASSIVE_RULES.length);
+  expect(text).toContain(`${passive.charAt(0).toUpperCase()}${passive.slice(1)} rules (area \`TRC\``);
+  // Three of the basic rules are of the connection manager: the agent does not test them.
+  const first = rules().filter((rule) => rule.first && !rule.needs.includes('listener')).length;
+  expect(text).toContain(`the ${first} basic rules`);
+});
+
+test('no page installs by npx from the registry: the packages are not published', async () => {
+  expect(page('README.md')).toContain('The packages are not published yet');
+  const pages = (await files('*.md')).filter((path) => !/^(CHANGELOG|test)/.test(path));
+  expect(pages.filter((path) => /\bnpx (--yes )?(@node-roce|node-roce|roce)\b/.test(page(path)))).toEqual([]);
 });

@@ -27,7 +27,7 @@ const ELSEWHERE: readonly (readonly [magic: number, mask: number, code: CaptureE
       0x28b52ffd,
       0xffffffff,
       CaptureErrorCode.COMPRESSED,
-      'zstd: inflate it first (openCapture of @node-roce/pcap/node does)',
+      'zstd: inflate it first (openCapture of node-roce/pcap/node does)',
     ],
     [0x04224d18, 0xffffffff, CaptureErrorCode.COMPRESSED, 'compressed by lz4: decompress it with lz4 -dc'],
     [0xfd377a58, 0xffffffff, CaptureErrorCode.COMPRESSED, 'compressed by xz: decompress it with xz -dc'],
@@ -200,7 +200,7 @@ export class CaptureParser implements Iterable<PacketRecord> {
       this.#error = new CaptureError(
         CaptureErrorCode.COMPRESSED,
         0,
-        'the input is gzip: inflate it first (openCapture of @node-roce/pcap/node does)',
+        'the input is gzip: inflate it first (openCapture of node-roce/pcap/node does)',
       );
     } else {
       this.#error = elsewhere(magic) ?? unknown(magic);
