@@ -407,6 +407,19 @@ describe('demo', () => {
     expect(err).toContain(`UDP port ${UDP_PORT} at 127.0.9.3 is in use`);
     expect(err).toContain('roce demo --udp-port');
   });
+
+  test('a port that another command has: the remedy is an option of the command line', async () => {
+    const device = new Roce(['device', '-a', '127.0.9.8', '--socket', join(folder, 'taken.sock')]);
+    await device.said('127.0.9.8');
+    const { code, err } = await roce('device', '-a', '127.0.9.8', '--socket', join(folder, 'second.sock'));
+    device.child.kill('SIGTERM');
+    await device.result;
+    expect(code).toBe(1);
+    expect(err).toMatch(
+      /UDP port 4791 at 127\.0\.9\.8 is in use: process \d+ \(node\) has it: end that, or use another address \(--bind\)/,
+    );
+    expect(err).not.toContain('shared: true');
+  });
 });
 
 describe('doctor', () => {

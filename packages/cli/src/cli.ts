@@ -125,6 +125,12 @@ function report(error: unknown, terminal: Terminal): number {
 function describe(error: NodeJS.ErrnoException & { hostname?: string }): string {
   const { code, message, stack, path, hostname } = error;
   if (code === undefined) return stack ?? String(error);
+  // The remedy is for programs; a command line has another one.
+  if (code === 'ERR_ROCE_PORT_IN_USE')
+    return message.replace(
+      'open the address with shared: true in both, or use another one',
+      message.includes('roce demo') ? 'or use another address' : 'or use another address (--bind)',
+    );
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return `${hostname}: cannot find the address of this host`;
   // Node's text: "ENOENT: no such file or directory, open 'x'".
