@@ -41,7 +41,7 @@ function linesOf(markdown: string): string[] {
   );
 }
 
-/** What is wrong with a command line: an unknown command or option. */
+/** The unknown command or option of a command line. */
 function faultOf(line: string): string | undefined {
   const [name = '', ...words] = wordsOf(line);
   if (/^(-V|-h|--version|--help|help)$/.test(name)) return undefined;
