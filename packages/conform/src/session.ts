@@ -296,6 +296,13 @@ export class Session extends DeviceSide {
     return this.fresh(this.#inbox.splice(0));
   }
 
+  /** The device has to send its request `n` again. A device that repeats early may have repeated a later one meanwhile. */
+  async retransmits(key: OpcodeName, n: number, of: string, ms: number): Promise<void> {
+    const fits = (entry: Entry) => entry.packet?.info.key === key && this.requestAt(entry) === n;
+    const came = await this.allUntil(fits, ms);
+    this.#case.want(came.some(fits), `${of} again, got ${this.list(this.fresh(came))}`);
+  }
+
   /** The first packet of each PSN. */
   fresh(entries: readonly Entry[]): Entry[] {
     const seen = new Set<number | undefined>();

@@ -146,11 +146,7 @@ export const atomicRules = [
       await s.post('send', { id: 2, length: 32 });
       await s.requests(2);
       s.acknowledge(1);
-      const again = await s.next(600);
-      t.want(
-        again?.packet?.info.key === 'RC_FETCH_ADD' && s.requestAt(again) === 0,
-        `after the ACK: wanted the atomic again, got ${s.describe(again)}`,
-      );
+      await s.retransmits('RC_FETCH_ADD', 0, 'after the ACK: wanted the atomic', 600);
       await s.noCompletion('atomic without an answer', 30);
     },
   ),

@@ -4,7 +4,7 @@ import type { Entry } from '../line.ts';
 import { type Rule, rule } from '../rule.ts';
 
 /** ms in which a packet that was sent before the NAK came may arrive. */
-const CROSSING = 5;
+const CROSSING = 10;
 
 /** The wait of one timer code, from the tester's NAK to the repetition: lateness can only lengthen it. */
 function waits(id: string, code: number, first = false): Rule {

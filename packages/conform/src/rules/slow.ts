@@ -13,7 +13,7 @@ const slow = (id: string, spec: Omit<RuleSpec, 'needs' | 'slow'>, play: Rule['pl
   rule(id, { needs: ['rc', 'post', 'completions'], slow: true, ...spec }, play);
 
 /** A packet that was sent before an RNR NAK came may arrive so many ms later. */
-const CROSSING = 5;
+const CROSSING = 10;
 
 /** The part of a time that timers rounded down to ticks of 4 ms leave. */
 const TICKS = 0.98;
