@@ -8,7 +8,7 @@ import { secondRuns } from './test/tiers/second-runs.ts';
 const PURE = [
   'packages/{wire,pcap,transport,cm,sim,capture,conform}/{src,scenarios}/**/*.test.ts',
   'test/sim/*.test.ts',
-  'test/capture/{cm-fixtures,fixtures,review,schema,sim,sim-*,verdicts,wire-fixtures}.test.ts',
+  'test/capture/{altered,cm-fixtures,fixtures,review,schema,sim,sim-*,verdicts,wire-fixtures}.test.ts',
   'test/hostile/{decoders,packets}.test.ts',
   'test/conform/engine.test.ts',
   'test/repo/rules.test.ts',

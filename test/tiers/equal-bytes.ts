@@ -1,6 +1,6 @@
 /**
  * A setup file of Vitest, which compares arrays element by element, about a microsecond each: for arrays of bytes that are equal,
- * one call of memcmp says so. Those that differ are left to Vitest, which shows where.
+ * one call of memcmp shows it. Those that differ are left to Vitest, which shows where.
  */
 import { expect } from 'vitest';
 

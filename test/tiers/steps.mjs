@@ -240,6 +240,13 @@ export const LONG = [
     env: { ROCE_CAPTURE_SEEDS: 1500 },
   },
   {
+    name: 'capture altered',
+    set: 'captures',
+    minutes: 30,
+    command: 'npx vitest run test/capture/altered.test.ts',
+    env: { ROCE_ALTERED_ROUNDS: 60 },
+  },
+  {
     name: 'capture speed',
     set: 'captures',
     minutes: 30,

@@ -10,15 +10,23 @@ import { type Capture, type Cause, moment, Rank, rule } from './rule.ts';
 const isPatient = ({ messages }: CmExchange): boolean =>
   messages.some(({ name, from }) => name === 'MRA' && from === 'passive');
 
-function isUnanswered(exchange: CmExchange, captureEnd: number): boolean {
-  const { reject, outcome, offered } = exchange;
-  if (reject !== undefined || outcome !== 'unanswered' || isPatient(exchange)) return false;
-  const requests = requestsOf(exchange);
-  const waited = captureEnd - requests.at(-1)!.time;
-  const patience = offered === undefined ? 0 : 4096 * 2 ** offered.remoteCmResponseTimeout;
-  // The capture ended while an answer was still due.
-  return requests.length > 1 || waited >= patience;
+/** The time in which an answer to the last request was due is over. */
+function isOverdue(exchange: CmExchange, captureEnd: number): boolean {
+  const { offered } = exchange;
+  const waited = captureEnd - requestsOf(exchange).at(-1)!.time;
+  return waited >= (offered === undefined ? 0 : 4096 * 2 ** offered.remoteCmResponseTimeout);
 }
+
+function isUnanswered(exchange: CmExchange, captureEnd: number): boolean {
+  const { reject, outcome } = exchange;
+  if (reject !== undefined || outcome !== 'unanswered' || isPatient(exchange)) return false;
+  // Else the capture ended while an answer was still due.
+  return requestsOf(exchange).length > 1 || isOverdue(exchange, captureEnd);
+}
+
+/** No more requests come, and none is answered: all that the first one announced were sent (IBTA vol 1 §12.7.25). */
+const isOver = (exchange: CmExchange, captureEnd: number): boolean =>
+  requestsOf(exchange).length > (exchange.offered?.maxCmRetries ?? 15) && isOverdue(exchange, captureEnd);
 
 function find(exchange: CmExchange, { summary }: Capture): FindingOf<'cm-unanswered'>[] {
   if (!isUnanswered(exchange, summary.duration)) return [];
@@ -47,7 +55,7 @@ function causes(exchange: CmExchange, { summary }: Capture): Cause<'cm-unanswere
       severity: 'error',
       rank: Rank.ENDS,
       weight: 3,
-      certainty: 'certain',
+      certainty: isOver(exchange, summary.duration) ? 'certain' : 'likely',
       text: `${passive.address} did not answer the connection request of ${active.address}, sent ${counted(count, 'time')}.`,
       culprit: passive.address,
       chain: [

@@ -82,7 +82,7 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
   );
   if (lastFailure === undefined || last === undefined) return [];
   const { requester, responder } = subject;
-  const { sends, rnrNaks, failure, isShown } = lastFailure;
+  const { sends, rnrNaks, failure, isShown, isCertain } = lastFailure;
   const given = isShown ? `; ${requester} gave up` : '';
   const chain = [
     ...event(last.firstFrame, `${requester} sends ${wordsOf(last)} (PSN ${formatPsn(last.firstPsn)})`),
@@ -96,7 +96,7 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
       {
         ...base,
         kind: failure,
-        certainty: 'certain',
+        certainty: isCertain ? 'certain' : 'likely',
         text,
         culprit: responder,
         chain: [...chain, ...event(naks, `${responder} has no receive posted (RNR NAK)`)],
@@ -116,7 +116,7 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
     {
       ...base,
       kind: failure,
-      certainty: isShown ? 'certain' : 'likely',
+      certainty: isCertain ? 'certain' : 'likely',
       text: `${responder} ${since}: ${counted(sends, 'copy', 'copies')} unanswered${given}.`,
       culprit: responder,
       chain: inOrder([

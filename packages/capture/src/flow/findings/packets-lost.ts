@@ -9,6 +9,14 @@ const MAX_WORDS = 20;
 const DROPS =
   'Look at drops in switches and NICs between them: buffers, PFC, ECN, CRC errors, paths that reorder.';
 
+/** A capture that goes on for so long after the last recovery would show a packet that was only delayed; ns. */
+const LATEST = 100e6;
+
+/** Packets that the text calls lost may still be on their way where the capture ends. */
+const mayCome = (telling: Telling): boolean =>
+  placeOf(telling, '', '')[1] === 'lost' &&
+  telling.captureEnd - Math.max(...telling.recoveries.map(({ time }) => time)) < LATEST;
+
 /** Where packets were lost, and how they may have got lost: behind the capture point, all ways look the same. */
 function placeOf({ recoveries, shown }: Telling, requester: string, responder: string): [string, string] {
   const both = `between ${requester} and ${responder}`;
@@ -43,8 +51,10 @@ export const packetsLost = rule({
     reason: 'lost',
     kind: 'packets-lost',
     culprit: network,
-    certainty: ({ shown }) =>
-      shown.side === 'unknown' || shown.missing === 'either' ? 'likely' : certaintyOf(shown.grade),
+    certainty: (telling) => {
+      const { side, missing, grade } = telling.shown;
+      return side === 'unknown' || missing === 'either' || mayCome(telling) ? 'likely' : certaintyOf(grade);
+    },
     text: (telling) => {
       const [where, fate] = placeOf(telling, telling.requester, telling.responder);
       const lost = `The path ${where} ${fate} ${whatOf(telling)}`;

@@ -80,10 +80,11 @@ function shareOf({ recoveries: { length } }: Group, total: number, whose = ''): 
 
 const isOfBoth = ({ direction: { peer } }: Group): boolean => (peer?.record.recoveries.kept.length ?? 0) > 0;
 
-const tellingOf = ({ requester, responder }: Subject, group: Group, total: number): Telling => ({
+const tellingOf = ({ requester, responder, capture }: Subject, group: Group, total: number): Telling => ({
   ...group,
   requester,
   responder,
+  captureEnd: capture.summary.duration,
   share: shareOf(group, total),
   whoseShare: shareOf(group, total, isOfBoth(group) ? `${requester}'s ` : ''),
   // The other end's recoveries may be for losses.

@@ -15,6 +15,8 @@ export interface Telling {
   isCertain: boolean;
   requester: string;
   responder: string;
+  /** Nanoseconds since the capture's begin. */
+  captureEnd: number;
   /** `3 of 5 recoveries`. */
   share: string;
   /** The same; where both ends had recoveries, with the address of the one whose they are. */

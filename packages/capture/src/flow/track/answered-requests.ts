@@ -122,7 +122,7 @@ export class AnsweredRequests extends SentRequests {
     this.classifier.evidence.answered(time, psn < this.unacked);
     this.passed.acknowledged(psn + 1);
     if (psn < this.unacked) {
-      this.episodes.repeatedAnswer(psn, time, frame);
+      this.episodes.repeatedAnswer(psn, time, frame, this.out.begins(psn));
       return false;
     }
     this.#advance(psn - 1, time);

@@ -3,6 +3,7 @@
  * shows it. The reason of an episode is known only afterwards: answers that come twice show that both copies arrived.
  */
 import type { EpisodeReason, Grade, MissingPacket, RetransmitCause, TapSide } from '../facts.ts';
+import { MIN_JIFFIES_TIMER } from './retry-timer.ts';
 import type { SentAgain } from './sent-again.ts';
 
 /** Late packets that are remembered, requests and responses each. */
@@ -97,6 +98,12 @@ export class Episode {
     return this.answerTime - Math.max(this.sentTime, this.heard);
   }
 
+  /** How sure it is which copies were sent, and why: the capture has the first one, and a timer sent the other. */
+  get #sureOfCopies(): Grade {
+    const isTimer = this.grade === 'certain' || this.time - this.sentTime >= MIN_JIFFIES_TIMER;
+    return isTimer && this.sentFrame > 0 ? 'certain' : 'likely';
+  }
+
   /** The reason, and how sure it is. */
   judge(): { reason: EpisodeReason; certainty: Grade } {
     const { cause } = this;
@@ -108,10 +115,12 @@ export class Episode {
     if (this.lateFrame > 0) return of('reordered', isNaked ? this.grade : 'likely');
     if (isNaked) return this.#afterNak();
     if (cause === 'unknown') return of('not-known', 'not-shown');
+    // Shown once, and answered once, before it: the capture, or the network, put it behind its answer.
+    if (this.answeredFrame > 0 && this.sentFrame === 0 && this.repeated === 0) return of('reordered');
     if (this.answeredFrame > 0) {
       // An answer that had passed when half of the wait was over was lost; one that came at its end crossed the timer.
       const isCrossing = this.time - this.answeredBefore < this.answeredBefore - this.sentTime;
-      return of(isCrossing ? 'spurious' : 'lost', isCrossing ? 'certain' : 'likely');
+      return isCrossing ? of('spurious', this.#sureOfCopies) : of('lost');
     }
     if (this.isAnsweredTwice) return this.#bothArrived();
     return this.answerTime === undefined ? of('unanswered', 'certain') : of('lost');
@@ -137,7 +146,7 @@ export class Episode {
     const isStill = this.heard <= this.time && this.silence >= STOOD_STILL;
     return isBurst && isStill
       ? { reason: 'stood-still', certainty: 'likely' }
-      : { reason: 'spurious', certainty: 'certain' };
+      : { reason: 'spurious', certainty: this.#sureOfCopies };
   }
 }
 
@@ -200,13 +209,16 @@ export class Episodes {
     open.heard = heard;
   }
 
-  /** An answer to something that was answered before. */
-  repeatedAnswer(psn: number, time: number, frame: number): void {
+  /**
+   * An answer to something that was answered before.
+   * @param isCounted each request has one such answer: its ACK, or the first of its responses
+   */
+  repeatedAnswer(psn: number, time: number, frame: number, isCounted: boolean): void {
     const open = this.#open;
     if (open === undefined || psn < open.psn || psn >= open.end) return;
     open.answerTime ??= time;
     if (open.answerFrame === 0) open.answerFrame = frame;
-    open.repeated++;
+    if (isCounted || psn === open.psn) open.repeated++;
     open.lastAnswerTime = time;
     open.lastAnswerFrame = frame;
   }

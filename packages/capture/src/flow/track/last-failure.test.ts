@@ -96,3 +96,19 @@ test('RNR NAKs, and then nothing: the copies after the last NAK are not answered
   expect(verdict.kind).toBe('retries-exceeded');
   expect(verdict.text).toMatch(/stopped answering .*: 9 copies unanswered/);
 });
+
+test('the capture ends with the last copy: that the requester gave up is not shown, however many there were', () => {
+  const capture = new CaptureBuilder();
+  send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });
+  // rxe takes a retry counter of 7 as no limit.
+  for (let copy = 0; copy < 40; copy++) send(capture, 10 + 67_000 * copy, 10);
+  const { verdict, connections } = capture.finish();
+  expect(verdict).toMatchObject({ kind: 'retries-exceeded', certainty: 'likely' });
+  expect(verdict.text).toContain('40 copies unanswered.');
+  expect(connections[0].ended).toBeUndefined();
+});
+
+test('more RNR NAKs than a retry counter allows: there is no limit, and none was exceeded', () => {
+  const { verdict } = refuse(new CaptureBuilder(), 9).finish();
+  expect(verdict).toMatchObject({ kind: 'rnr', certainty: 'certain' });
+});

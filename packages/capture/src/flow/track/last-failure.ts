@@ -4,10 +4,14 @@ import type { RequesterTracker } from './requester-tracker.ts';
 
 /** The retry counter has three bits (IBTA vol 1 §9.9.2.1.1). */
 const MAX_RETRIES = 7;
+/** An RNR retry counter of 7 counts nothing: the requester retries without limit (IBTA vol 1 §9.7.5.2.8). */
+const UNLIMITED_RNR = 7;
 /** After so many retries a requester has failed, as a rule, also where the capture ends before another one is due. */
 const USUAL_RETRIES = 3;
 /** A requester waits for an RNR timer, coarse timers counted in, no longer than twice its length and this. */
 const RNR_SLACK = 20e6;
+/** And a retry timer that no connection manager named is rarely longer than a quarter of this (ACK timeout 14 is 67 ms). */
+const TIMER_SLACK = 270e6;
 
 /** The parts of a `Direction` that its end follows from. */
 interface Ended {
@@ -24,8 +28,10 @@ export interface LastFailure {
   sends: number;
   /** RNR NAKs of its PSN. */
   rnrNaks: number;
-  /** All retries are used up, or the capture goes on past the time at which the next one was due. */
+  /** The retries that were agreed are used up, or the capture goes on past the time at which the next one was due. */
   isShown: boolean;
+  /** Nothing else explains it: a requester that stood still would have retries left, or may retry without limit. */
+  isCertain: boolean;
 }
 
 /**
@@ -46,16 +52,24 @@ export function lastFailure(
   /** Copies that nothing answered. */
   const unanswered = sends - (refused?.sends ?? 0);
   if (refused !== undefined && unanswered === 0 && sends > 1) {
-    const isShown = captureEnd > refused.time + 2 * refused.wait + RNR_SLACK;
-    if (!isShown && sends <= USUAL_RETRIES) return undefined;
-    return { failure: 'rnr-retries-exceeded', sends, rnrNaks: refused.count, isShown };
+    const { count, time: since, wait } = refused;
+    const isUsedUp = cm !== undefined && cm.rnrRetries < UNLIMITED_RNR && count > cm.rnrRetries;
+    const isShown = isUsedUp || captureEnd > since + 2 * wait + RNR_SLACK;
+    // No counter is that long: it retries without limit, and goes on.
+    if (!isUsedUp && (count > UNLIMITED_RNR || cm?.rnrRetries === UNLIMITED_RNR)) return undefined;
+    if (!isShown && (cm !== undefined || sends <= USUAL_RETRIES)) return undefined;
+    return { failure: 'rnr-retries-exceeded', sends, rnrNaks: count, isShown, isCertain: isUsedUp };
   }
   if (unanswered <= 2) return undefined;
   // Without the answers the oldest one is the first of the capture: a queue pair that sends new requests after it is not in error.
   if (peer === undefined ? requester.lastNew > time : peer.span.end >= time) return undefined;
-  // An interval is at most four times the timer (IBTA vol 1 §9.7.6.1.3), and adaptive ones are doubled.
+  // An interval is at most four times the timer (IBTA vol 1 §9.7.6.1.3), and adaptive ones are doubled. Copies that NAKs asked for
+  // come sooner. rxe, which takes a retry counter of 7 as no limit, goes on after more copies than that.
   const begin = refused?.time ?? first;
-  const isShown = unanswered > (cm?.retries ?? MAX_RETRIES) || captureEnd - time > 2 * (time - begin);
+  const longest = Math.max(2 * (time - begin), 4 * requester.classifier.timer.ackTimeout, TIMER_SLACK);
+  const isShown = captureEnd - time > longest;
+  const retries = cm?.retries ?? MAX_RETRIES;
   if (!isShown && unanswered <= (cm?.retries ?? USUAL_RETRIES)) return undefined;
-  return { failure: 'retries-exceeded', sends: unanswered, rnrNaks: refused?.count ?? 0, isShown };
+  const isCertain = isShown && unanswered > retries;
+  return { failure: 'retries-exceeded', sends: unanswered, rnrNaks: refused?.count ?? 0, isShown, isCertain };
 }

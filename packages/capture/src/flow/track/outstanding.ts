@@ -104,6 +104,12 @@ export class Outstanding {
     this.#resize(size);
   }
 
+  /** Whether this PSN is the first one of an entry. */
+  begins(psn: number): boolean {
+    const entry = this.find(psn);
+    return entry >= 0 && this.psns[this.slot(entry)] === psn;
+  }
+
   /** The entry whose PSNs hold this one; −1 if it is older than all or newer. */
   find(psn: number): number {
     if (this.head === this.tail) return -1;

@@ -11,7 +11,7 @@ import { DAMAGED_BEFORE } from './damaged.ts';
 import { type Identifications, IdOrder } from './identification.ts';
 import type { UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
-import { MIN_PROBE } from './retry-timer.ts';
+import { MIN_JIFFIES_TIMER, MIN_PROBE } from './retry-timer.ts';
 import type { SentAgain } from './sent-again.ts';
 import { asksForData, isPathMtu, MAX_GAP, rethLength } from './sent-requests.ts';
 import { Taken, type Verdict } from './verdict.ts';
@@ -56,6 +56,7 @@ export class RequesterTracker extends AnsweredRequests {
     const idOrder = ids.order(packet, psn);
     this.#sentBy = ids.sentBy;
     this.#time = packet.time;
+    this.#lastFrame = 0;
     this.frame = packet.frame;
     this.#followsOn = ids.followsOn;
     const verdict = this.#verdict;
@@ -134,7 +135,9 @@ export class RequesterTracker extends AnsweredRequests {
         this.counts.missedByCapture--;
       }
       // Its answer came first: captures of several queues or ports show that, and nothing is retransmitted so soon.
-      const followsAnswer = (out.flags[slot] & EntryFlags.MISSED) !== 0 && time - before < MIN_PROBE;
+      const isAnswered = (out.flags[slot] & EntryFlags.MISSED) !== 0;
+      const soon = packet.migReq ? MIN_PROBE : MIN_JIFFIES_TIMER;
+      const followsAnswer = isAnswered && time - before < soon;
       const again = !followsAnswer && this.#isSentAgain(psn, time, before, idOrder);
       this.fill(entry, slot, packet);
       if (idOrder === IdOrder.LATE)
@@ -143,7 +146,7 @@ export class RequesterTracker extends AnsweredRequests {
       if (!again) this.#late(psn, time - before);
       if (!again) this.classifier.filled(psn, psn + Math.max(1, out.spans[slot]), time - before);
       if (!again) return Taken.NEW;
-      return this.#retransmitted(psn, packet, before, idOrder, true);
+      return this.#retransmitted(psn, packet, before, idOrder, true, isAnswered);
     }
     if (!this.reliable) {
       const isCopy = idOrder === IdOrder.UNKNOWN ? time - before < REORDERING : idOrder === IdOrder.LATE;
@@ -250,7 +253,15 @@ export class RequesterTracker extends AnsweredRequests {
     return psn < this.unacked && lag > MIN_MIRROR_LAG;
   }
 
-  #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number, unseen = false): number {
+  /** @param isMissed the capture shows it for the first time, and its answer before it */
+  #retransmitted(
+    psn: number,
+    packet: RocePacket,
+    before: number,
+    idOrder: number,
+    unseen = false,
+    isMissed = false,
+  ): number {
     const { time } = packet;
     const { classifier, out } = this;
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
@@ -284,6 +295,11 @@ export class RequesterTracker extends AnsweredRequests {
       heard,
     };
     classifier.judge(sent, this.#verdict);
+    // It may be the first copy, which the capture, or the network, put behind its answer, or behind packets sent after it.
+    const isNoCopy = idOrder === IdOrder.UNKNOWN || (idOrder === IdOrder.NEWER && this.#followsOn);
+    const isLikeLate = lastFrame === 0 && isNoCopy && this.#verdict.cause === 'timeout';
+    const mayBeFirst = isMissed || isLikeLate;
+    if (mayBeFirst && this.#verdict.grade === 'certain') this.#verdict.grade = 'likely';
     if (this.#verdict.begins) {
       this.passed.place(this.#verdict, sent, classifier.missingPsn);
       this.#verdict.damagedFrame = this.#damageBehind(sent);

@@ -80,7 +80,7 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   if (kind === AethKind.ACK) {
     if (requester.wasAcknowledged(psn)) {
       direction.counts.ghostAcks++;
-      requester.episodes.repeatedAnswer(psn, time, frame);
+      requester.episodes.repeatedAnswer(psn, time, frame, true);
     }
     if (psn < requester.unacked) return;
     requester.acknowledge(psn, time, frame);

@@ -57,8 +57,9 @@ export function verdictsOf(input: VerdictInput): Verdicts {
   // Times go back: what rests on them is likely at best.
   const isOutOfOrder = capture.clock.stepsBack > 0;
   connections.forEach((connection, i) => {
+    const isDoubtful = isOutOfOrder || isTakenDamaged(connection);
     const causes = causesOf(subjects[i])
-      .map((cause) => (isOutOfOrder && cause.certainty === 'certain' ? demoted(cause) : cause))
+      .map((cause) => (isDoubtful && cause.certainty === 'certain' ? demoted(cause) : cause))
       .sort(byWeight);
     connection.ended = endOf(connection, subjects[i][0].exchange, states[i]);
     connection.verdict = causes.length === 0 ? quiet(connection) : verdictFrom(causes, connection.id);
@@ -150,6 +151,12 @@ function mark(finding: Finding, byId: ReadonlyMap<number, Set<FindingKind>>, byA
 
 const findingFrom = ({ kind, severity, finding }: AnyCause): Finding[] =>
   finding === undefined ? [] : [{ kind, severity, ...finding }];
+
+/** Packets with a wrong ICRC count, as their sender had shown no right one yet: what they say may be the damage. */
+const isTakenDamaged = ({ aToB, bToA }: Connection): boolean =>
+  [aToB, bToA].some(
+    ({ icrcTaken, icrcBad, packets }) => icrcTaken > 0 && (icrcBad < packets || icrcBad === 1),
+  );
 
 const demoted = (cause: AnyCause): AnyCause => ({ ...cause, certainty: 'likely' });
 
