@@ -126,6 +126,9 @@ bool whole(Place place, Call once) {
   return true;
 }
 
+/// A position that only memories and a few devices have: of files, the kernel refuses it and asks no file system.
+constexpr off_t kHighPosition = static_cast<off_t>(uint64_t{0xffff'8000} << 32);
+
 /// Whether it is a file of /proc that was opened for both ways: no other file system is in the way of an access.
 bool isMemory(int fd) {
   struct statfs about;
@@ -136,6 +139,8 @@ bool isMemory(int fd) {
   // First by its name, which is the kernel's: a file system that its owner serves may never answer fstatfs.
   const ssize_t length = readlink(path, target, sizeof target - 1);
   if (length <= 4 || std::memcmp(target + length - 4, "/mem", 4) != 0) return false;
+  // A file of that name may be anyone's.
+  if (lseek(fd, kHighPosition, SEEK_SET) != kHighPosition) return false;
   return fstatfs(fd, &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
 }
 

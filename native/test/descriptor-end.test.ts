@@ -52,12 +52,14 @@ describe('receiveDescriptor', () => {
   });
 });
 
-test('a descriptor whose file system does not answer is refused at once', (context) => {
+test.each(['file', 'mem'])('a descriptor of %s whose file system does not answer is refused at once', (name, context) => {
+  const path = join(folder, name);
+  writeFileSync(path, '');
   const code = `import('@node-roce/dgram-native').then(({ ProcessMemory }) => {
     try { new ProcessMemory(3, 0); } catch (error) { console.log(error.name); }
   })`;
   const script = join(import.meta.dirname, 'blocked-descriptor.py');
-  const args = [script, file, process.execPath, '-e', code];
+  const args = [script, path, process.execPath, '-e', code];
   const options = { encoding: 'utf8', env: { ...process.env, PATIENCE: '120' } } as const;
   const { status, stdout } = spawnSync('python3', args, options);
   if (status === 77) return context.skip();
