@@ -1,4 +1,4 @@
-/** What is given back while a batch is open is released when the last one is closed, and not before. */
+/** Parts given back while a batch is open are released when the last batch is closed, and not before. */
 import { expect, test } from 'vitest';
 import { OpenBatches } from './open-batches.ts';
 
@@ -47,7 +47,7 @@ test('a batch of frames counts, and is in no list', () => {
   expect(released).toEqual(['a']);
 });
 
-test('what is released may give back more, which is released as well', () => {
+test('a release may give back more, which is released as well', () => {
   const { batches, released, give } = setUp();
   const batch = { name: 'packets' };
   batches.open(batch);

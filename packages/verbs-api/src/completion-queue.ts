@@ -13,7 +13,7 @@ import { BOOLEAN, checkArgument, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
-/** Completions that `poll` takes at once, unless it is told. */
+/** Completions that `poll` takes at once, unless it is given a number. */
 const POLLED = 16;
 
 /** Options of `device.createCq`, without the size. */
