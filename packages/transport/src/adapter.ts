@@ -147,13 +147,13 @@ export class Adapter {
 
   /** Sends and takes in whole frames, as far as the ports of raw packet queue pairs go. */
   runFrames(): void {
-    this.#queues.raws.run();
+    for (const qp of this.#queues.raws) qp.run();
     this.#context.publish();
   }
 
   /** Closes the ports of raw packet queue pairs: the last call for them. */
   closeFrames(): void {
-    this.#queues.raws.close();
+    this.#queues.closeFrames();
   }
 
   /** When `advance` has to be called at the latest, µs; Infinity if never. May be early, never late. */
@@ -213,9 +213,8 @@ export class Adapter {
     let held = 0;
     for (const qp of this.#queues.queuePairs()) {
       qp.checkInvariants();
-      held += qp.requester.reads.held;
+      held += qp.readsHeld;
     }
-    for (const qp of this.#queues.raws.queuePairs()) qp.checkInvariants();
     const broken = deadlines.check();
     if (broken !== undefined) throw new RoceBug(broken);
     if (held + readBudget.left !== readBudget.total) {
@@ -225,12 +224,7 @@ export class Adapter {
 
   /** Something was posted to a queue pair in the engine's own thread: in place of a doorbell, which has one writer. */
   posted(qpn: number): void {
-    this.#posted(qpn);
-  }
-
-  #posted(qpn: number): void {
-    const qp = this.#queues.find(qpn) ?? this.#queues.raws.find(qpn);
-    qp?.posted();
+    this.#queues.posted(qpn);
   }
 
   #answerDoorbells(): void {
@@ -239,12 +233,11 @@ export class Adapter {
     const end = ring.end(consumer);
     for (let i = consumer; i !== end; i = (i + 1) | 0) {
       const value = ring.words[ring.wordOf(i)];
-      this.#posted(value & ~DOORBELL_RECV);
+      this.#queues.posted(value & ~DOORBELL_RECV);
     }
     // A count that can't be: which rang is not known, so all are looked at.
     if (end !== producer) {
       for (const qp of this.#queues.queuePairs()) qp.posted();
-      for (const qp of this.#queues.raws.queuePairs()) qp.posted();
     }
     ring.release(producer);
   }
@@ -396,12 +389,11 @@ export class Adapter {
     const sums = new QpCounters();
     addCounters(sums, this.#queues.retired);
     for (const { counters } of this.#queues.queuePairs()) addCounters(sums, counters);
-    for (const { counters } of this.#queues.raws.queuePairs()) addCounters(sums, counters);
     return { ...sums, acceptedPackets: sums.receivedPackets, ...this.#context.counters };
   }
 
   qpCounters(qpn: number): QpCounters {
-    return { ...(this.#queues.raws.find(qpn) ?? this.#queues.get(qpn)).counters };
+    return { ...this.#queues.get(qpn).counters };
   }
 }
 

@@ -152,8 +152,8 @@ export class Addresses {
   }
 
   /** Whether the queue pair is attached to any group: then it can't be destroyed. */
-  isAttached(qp: GroupMember): boolean {
-    for (const { members } of this.#groups.values()) if (members.includes(qp)) return true;
+  isAttached(qp: Pick<GroupMember, 'state'>): boolean {
+    for (const { members } of this.#groups.values()) if (members.some((member) => member === qp)) return true;
     return false;
   }
 

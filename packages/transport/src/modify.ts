@@ -8,11 +8,11 @@ import {
   type GidEntry,
   isEmptyGid,
   type QpAttr,
+  type QpCap,
   type QpQuery,
 } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
-import type { QueuePair } from './qp/queue-pair.ts';
 import { ALT_PATH, type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
 
 export interface PortFacts {
@@ -129,7 +129,7 @@ export function checkAddressVector(attr: AhAttr, gids: readonly GidEntry[], name
  * @returns the state to go to
  */
 export function checkModify(
-  qp: Pick<QueuePair, 'type' | 'stateName'>,
+  qp: { readonly type: QpType; readonly stateName: QpState },
   attr: QpAttr,
   port: PortFacts,
 ): QpState {
@@ -222,8 +222,23 @@ export function plainAttributes(attr: QpAttr): Partial<QpAttributes> {
   return Object.fromEntries(Object.entries(named).filter(([, value]) => value !== undefined));
 }
 
+/** A queue pair, as far as a query shows it. */
+export interface Queried {
+  readonly type: QpType;
+  readonly stateName: QpState;
+  readonly attributes: QpAttributes;
+  readonly migration: { readonly state: MigState } | undefined;
+  readonly responder: { readonly expectedPsn: number };
+  readonly requester: { readonly sendPsn: number; readonly drained: boolean };
+  readonly capAsked: QpCap;
+  readonly sqSigAll: boolean;
+  readonly sendCq: { readonly handle: number };
+  readonly recvCq: { readonly handle: number };
+  readonly srq: { readonly handle: number } | undefined;
+}
+
 /** The attributes that are valid in the queue pair's state; `cap` and the init attributes always. */
-export function queryAttributes(qp: QueuePair): QpQuery {
+export function queryAttributes(qp: Queried): QpQuery {
   const { attributes, migration } = qp;
   const { alternate } = attributes;
   const all: QpAttr = {

@@ -48,6 +48,12 @@ export class Paths {
     }
   }
 
+  /** Gives back the peers of paths that are not used after all, or any more. */
+  drop({ peer = -1, alternate }: Partial<Pick<QpAttributes, 'peer' | 'alternate'>>): void {
+    if (peer >= 0) this.#addresses.removePeer(peer);
+    if (alternate) this.#addresses.removePeer(alternate.peer);
+  }
+
   /** The alternate path of a modify call; its peer is held. */
   #alternate(qp: PathUser, attr: QpAttr): Partial<QpAttributes> {
     const route = this.#path(qp, attr.altAhAttr, attr);

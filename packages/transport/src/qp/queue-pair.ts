@@ -5,51 +5,29 @@ import type { TxBatch } from '../batch.ts';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { NotificationPoint } from '../congestion/notification-point.ts';
 import type { Congestion } from '../congestion/options.ts';
-import { QpStateCode, type QpType } from '../constants.ts';
+import { type QpState, QpStateCode, type QpType } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { KeepEarly, QpCap, Recovery } from '../control.ts';
+import type { KeepEarly, QpAttr, QpCap, QpCreated, QpQuery, QpResized, Recovery } from '../control.ts';
+import { plainAttributes, queryAttributes } from '../modify.ts';
 import { Completer } from '../requester/completer.ts';
 import { Requester } from '../requester/requester.ts';
 import { createResponder } from '../responder/create.ts';
 import type { Responder } from '../responder/responder.ts';
-import { type NewRing, recvStride, sendStride } from '../rings.ts';
+import { recvStride, sendStride } from '../rings.ts';
 import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Rendezvous } from '../tags/rendezvous.ts';
 import { TaggedReceives } from '../tags/tagged-receives.ts';
 import { withdraw } from '../withdraw.ts';
 import { Service } from '../wr-opcodes.ts';
-import type { XrcDomain } from '../xrc/domain.ts';
 import { changedAttributes, type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
+import type { QueuePairInit } from './init.ts';
 import type { Owner } from './owner.ts';
+import type { Paths } from './paths.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import type { NextRings, Queues } from './resize.ts';
 import { SendQueue } from './send-queue.ts';
 import { QueueShell } from './shell.ts';
-
-/** The attributes of a new queue pair; all of it is checked. */
-export interface QueuePairInit {
-  qpn: number;
-  type: QpType;
-  pd: number;
-  sendCq: CompletionQueue;
-  recvCq: CompletionQueue;
-  srq: SharedReceiveQueue | undefined;
-  cap: QpCap;
-  sqSigAll: boolean;
-  recovery: Recovery;
-  congestion: Congestion;
-  /** Path MTU of datagrams, bytes. */
-  activeMtu: number;
-  /** Of an XRC target queue pair. */
-  domain?: XrcDomain | undefined;
-  /** Connections of it may migrate to another path. */
-  migrates: boolean;
-  /** Its send queue is for rendezvous alone, and the program posts nothing to it. */
-  rendezvous?: boolean;
-  /** Where its rings are made; the adapter's own memory unless given. */
-  newRing?: NewRing;
-}
 
 /** Lives that the mark in the slots of a batch distinguishes. */
 const LIVES = 256;
@@ -201,7 +179,41 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     return ((this.#life << 24) | this.qpn) >>> 0;
   }
 
+  override get created(): QpCreated {
+    return { ...super.created, selective: this.recovery.selective };
+  }
+
+  override get readsHeld(): number {
+    return this.requester.reads.held;
+  }
+
+  query(): QpQuery {
+    return queryAttributes(this);
+  }
+
   // ------------------------------------------------------------------- modify
+
+  modify(attr: QpAttr, to: QpState, cap: QpCap | undefined, paths: Paths): QpResized | undefined {
+    const { peer, alternate } = this.#attributes;
+    const { pathMigState } = attr;
+    if (pathMigState) this.migration?.check(pathMigState, attr.altAhAttr ?? alternate?.ah);
+    const path = paths.of(this, attr);
+    let resized: QpResized | undefined;
+    try {
+      resized = cap && this.resize(cap);
+    } catch (error) {
+      paths.drop(path);
+      throw error;
+    }
+    this.setAttributes({ ...plainAttributes(attr), ...path });
+    paths.drop({ ...(attr.ahAttr && { peer }), ...(attr.altAhAttr && { alternate }) });
+    if (pathMigState) this.migration?.enter(pathMigState);
+    if (attr.maxDestRdAtomic !== undefined) this.responder.setResources(attr.maxDestRdAtomic);
+    if (attr.rqPsn !== undefined) this.responder.start(attr.rqPsn);
+    if (attr.sqPsn !== undefined) this.requester.start(attr.sqPsn);
+    if (attr.qpState !== undefined) this.enter(QpStateCode[to]);
+    return resized;
+  }
 
   /** Replaces attributes, all checked, and lets the parts take them over. */
   setAttributes(changes: Partial<QpAttributes>): void {

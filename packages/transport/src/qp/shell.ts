@@ -1,9 +1,10 @@
 /** The shell of a queue pair of any type: its rings, their sizes, and the state that they show to the threads that post. */
-import { QP_STATES, type QpState, QpStateCode } from '../constants.ts';
+import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { QpCap, QpResized } from '../control.ts';
+import type { QpAttr, QpCap, QpCreated, QpQuery, QpResized } from '../control.ts';
 import { QpCounters } from '../counters.ts';
 import type { NewRing, Ring } from '../rings.ts';
+import type { Paths } from './paths.ts';
 import { checkResize, grantedCap, NextRings, type Queues } from './resize.ts';
 
 export interface ShellInit {
@@ -21,6 +22,7 @@ export interface ShellInit {
 
 /** Promise: the rings show the queue pair's state, those of a resize as well. */
 export abstract class QueueShell {
+  abstract readonly type: QpType;
   readonly qpn: number;
   readonly pd: number;
   readonly hasReceives: boolean;
@@ -71,6 +73,34 @@ export abstract class QueueShell {
 
   get stateName(): QpState {
     return QP_STATES[this.#state];
+  }
+
+  /** Number, sizes and rings of a new one: they go to the program. */
+  get created(): QpCreated {
+    return { qpn: this.qpn, cap: { ...this.#cap }, sendQueue: this.#sq.shape, recvQueue: this.#rq.shape };
+  }
+
+  // ------------------------------------------------------------------ control
+
+  /**
+   * ibv_modify_qp(3): all of it is checked, and happens or nothing.
+   *
+   * @param to the state to go to
+   * @param cap sizes of the rings of a resize
+   * @param paths makes the paths of a connection
+   * @returns those rings
+   */
+  abstract modify(attr: QpAttr, to: QpState, cap: QpCap | undefined, paths: Paths): QpResized | undefined;
+
+  /** ibv_query_qp(3). */
+  abstract query(): QpQuery;
+
+  /** ibv_destroy_qp(3): what is outstanding is dropped without completions. */
+  abstract destroy(): void;
+
+  /** Bytes of the device's receive budget that its READs hold. */
+  get readsHeld(): number {
+    return 0;
   }
 
   // ------------------------------------------------------------------- resize

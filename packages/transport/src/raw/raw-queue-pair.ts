@@ -6,7 +6,7 @@ import type { CompletionQueue } from '../completion-queue.ts';
 import { CONGESTION_DEFAULTS } from '../congestion/options.ts';
 import { type QpState, QpStateCode, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { QpAttr, QpCap, QpQuery, Recovery } from '../control.ts';
+import type { QpAttr, QpCap, QpQuery, QpResized, Recovery } from '../control.ts';
 import { changedAttributes, type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
 import { ReceiveQueue } from '../qp/receive-queue.ts';
 import type { NextRings } from '../qp/resize.ts';
@@ -117,7 +117,8 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
   // ------------------------------------------------------------------ control
 
   /** ibv_modify_qp(3); all of it is checked. */
-  modify(attr: QpAttr, to: QpState): void {
+  modify(attr: QpAttr, to: QpState, cap: QpCap | undefined): QpResized | undefined {
+    const resized = cap && this.resize(cap);
     const { portNum, rateLimit } = attr;
     if (portNum !== undefined) this.#attributes = changedAttributes(this.#attributes, { portNum });
     if (rateLimit !== undefined) {
@@ -126,6 +127,7 @@ export class RawQueuePair extends QueueShell implements FrameOwner {
     }
     if (attr.qpState !== undefined) this.#enter(QpStateCode[to]);
     this.run();
+    return resized;
   }
 
   protected moved(next: NextRings): void {
