@@ -1,4 +1,4 @@
-/** Parts given back while a batch is open are released when the last batch is closed, and not before. */
+/** Numbers that are given back while a batch is open are released when the last one is closed, and not before. */
 import { expect, test } from 'vitest';
 import { OpenBatches } from './open-batches.ts';
 

@@ -13,7 +13,7 @@ import { BOOLEAN, checkArgument, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
-/** Completions that `poll` takes at once, unless it is given a number. */
+/** Completions that `poll` takes at once, unless another number is given. */
 const POLLED = 16;
 
 /** Options of `device.createCq`, without the size. */
@@ -203,9 +203,9 @@ export class CompletionQueue implements AsyncDisposable {
   /** Resolves when the ring has something; rejects as `wait`. */
   async #awaken(): Promise<void> {
     this.#checkUsable();
-    if (this.#ringUsed() > 0) return;
+    if (this.#ringUsed > 0) return;
     this.#arm(false);
-    if (this.#ringUsed() > 0) return;
+    if (this.#ringUsed > 0) return;
     await new Promise<void>((resolve) => {
       this.#wakeObserver = resolve;
     });
@@ -216,7 +216,7 @@ export class CompletionQueue implements AsyncDisposable {
   #checkUsable(): void {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#destroyed) throw closedError('the completion queue is gone');
-    if (this.#ringUsed() === 0 && this.#newest.state !== 0) throw this.#overrun();
+    if (this.#ringUsed === 0 && this.#newest.state !== 0) throw this.#overrun();
   }
 
   #ready(max: number): number {
@@ -243,11 +243,11 @@ export class CompletionQueue implements AsyncDisposable {
   }
 
   /** Completions that can be polled. */
-  #used(): number {
-    return this.#ringUsed() + (this.#observer?.held ?? 0);
+  get #used(): number {
+    return this.#ringUsed + (this.#observer?.held ?? 0);
   }
 
-  #ringUsed(): number {
+  get #ringUsed(): number {
     let { used } = this.#ring;
     for (let i = 0; i < this.#older.length; i++) used += this.#older[i].used;
     return used;
@@ -345,13 +345,13 @@ export class CompletionQueue implements AsyncDisposable {
       signal?.throwIfAborted();
       if (this.#failure !== undefined) throw this.#failure;
       if (this.#destroyed) throw closedError('the completion queue is gone');
-      if (this.#used() > 0) return;
+      if (this.#used > 0) return;
       if (this.#newest.state !== 0) throw this.#overrun();
       this.#arm(solicitedOnly);
       // A completion that came before that raises no event, solicited or not.
-      if (this.#used() > 0) return;
+      if (this.#used > 0) return;
       await (signal === undefined ? new Promise<void>(this.#enlist) : this.#awakened(signal));
-      if (solicitedOnly && this.#used() > 0) return;
+      if (solicitedOnly && this.#used > 0) return;
     }
   }
 
@@ -425,7 +425,7 @@ export class CompletionQueue implements AsyncDisposable {
 
   /** @internal */
   [custom](): string {
-    return line('CompletionQueue', { handle: this.handle, cqe: this.cqe, ready: this.#used() });
+    return line('CompletionQueue', { handle: this.handle, cqe: this.cqe, ready: this.#used });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
