@@ -2,7 +2,7 @@
 import { Opcode, opcodeInfo } from '@node-roce/wire';
 import type { Analysis, Connection, Finding, LadderPacket, Message, Verdict } from '../src/flow/analysis.ts';
 import { overviewOf } from '../src/flow/overview.ts';
-import { newCounts } from '../src/flow/track/counts.ts';
+import { newCounts } from '../src/flow/track/direction.ts';
 import { newMessageCounts } from '../src/flow/track/messages.ts';
 
 /** A SEND from `a`; the name follows the opcode. */

@@ -4,8 +4,8 @@ import type { Addresses } from '../read/packet.ts';
 import type { Connection, DirectionPath, Endpoint, LadderPacket, Message, Verdict } from './analysis.ts';
 import { DistributionBuilder } from './record/distribution.ts';
 import { commonSums } from './record/series.ts';
-import { NO_COUNTS } from './track/counts.ts';
 import type { ConnectionState, Direction } from './track/direction.ts';
+import { NO_COUNTS } from './track/direction.ts';
 import { newMessageCounts } from './track/messages.ts';
 
 /** Messages kept of a connection: its first, and others that did not go smoothly. */

@@ -19,12 +19,11 @@ import {
   u16,
 } from '@node-roce/wire';
 import type { AddressTable } from './addresses.ts';
-import { fillBth } from './base-header.ts';
 import { IcmpError, IcmpProtocol } from './icmp.ts';
 import { ErfType, erfContent, erfType, LinkNext, LRH_BYTES, nativeBytes } from './infiniband.ts';
 import { ExtensionWalker, isExtension } from './ip6-extensions.ts';
 import { NetworkTable } from './networks.ts';
-import { IcrcVerdict, type RocePacket } from './packet.ts';
+import { fillBth, IcrcVerdict, type RocePacket } from './packet.ts';
 import { macAt, PauseFrame } from './pause.ts';
 import type { Refusal } from './refusal.ts';
 import { isSflow, SFLOW_PORT } from './sflow.ts';

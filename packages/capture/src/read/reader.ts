@@ -13,7 +13,7 @@ import {
   isNativeIcrcRight,
 } from './icrc-check.ts';
 import { InterfaceCounts } from './interface-counts.ts';
-import { OtherFrames } from './other-frames.ts';
+import { OtherFrames } from './nothing.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
 import type { PauseFrame } from './pause.ts';
 import type { Refusal } from './refusal.ts';

@@ -1,6 +1,5 @@
 /** The snap length that a capture of the same traffic needs, computed from the frames seen. */
-import { LONGEST_HEADER_BYTES } from './base-header.ts';
-import type { RocePacket } from './packet.ts';
+import { LONGEST_HEADER_BYTES, type RocePacket } from './packet.ts';
 
 /** IPv6, UDP, and the longest headers of RoCE: what may follow where a frame was cut inside its headers. */
 const REST_BYTES = 40 + 8 + LONGEST_HEADER_BYTES;

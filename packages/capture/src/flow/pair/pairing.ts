@@ -12,7 +12,7 @@ import type { Direction } from '../track/direction.ts';
 import { applyResponse } from '../track/responses.ts';
 import { Candidates } from './candidates.ts';
 import type { CmConnection, CmEnd } from './cm.ts';
-import type { Evidence, PendingResponse } from './pending-response.ts';
+import type { Evidence, PendingResponse } from './partner-search.ts';
 
 /** Responses that have to fit; more where the directions have different UDP source ports. */
 const MIN_EVIDENCE = 2;

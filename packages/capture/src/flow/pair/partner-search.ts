@@ -1,6 +1,5 @@
 /** The state of the search for a direction’s partner and its sender’s queue pair. */
 import type { CmConnection } from './cm.ts';
-import { type Evidence, MAX_PENDING_RESPONSES, type PendingResponse } from './pending-response.ts';
 
 /** The search of one direction for its partner; `Other` is a direction. */
 export class PartnerSearch<Other> {
@@ -43,4 +42,24 @@ export class PartnerSearch<Other> {
     this.evidence = undefined;
     this.suspects = undefined;
   }
+}
+
+/** Responses kept until it is known whose they are. */
+const MAX_PENDING_RESPONSES = 64;
+
+/** The parts of a response that wait for its pairing. */
+export interface PendingResponse {
+  psn: number;
+  time: number;
+  frame: number;
+  operation: number;
+  last: boolean;
+  /** −1: the packet has none, or the capture was cut before it. */
+  syndrome: number;
+}
+
+/** How often the responses of one direction could be answers to the requests of another, and how often not. */
+export interface Evidence {
+  fits: number;
+  misfits: number;
 }

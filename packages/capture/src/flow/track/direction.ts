@@ -2,19 +2,20 @@
  * One direction of a connection: packets from one address to one queue pair of another. A BTH names only
  * the destination queue pair, so the sender's is known when the opposite direction is found (`pairing.ts`).
  */
+import { LinkType } from '@node-roce/pcap';
 import type { RocePacket } from '../../read/packet.ts';
-import type { Pairing, Transport } from '../facts.ts';
+import { macAt } from '../../read/pause.ts';
+import type { Tunnel } from '../../read/tunnel.ts';
+import type { DirectionCounts, Pairing, Transport } from '../facts.ts';
 import { PartnerSearch } from '../pair/partner-search.ts';
 import { type Budgets, DirectionRecord } from '../record/direction-record.ts';
+import { newCauses, newGoBackCauses, newGrades } from '../record/recoveries.ts';
 import { SentAnswers } from './answers.ts';
-import { newCounts } from './counts.ts';
-import { DirectionEnd } from './direction-end.ts';
-import { DirectionKey } from './direction-key.ts';
 import { Identifications } from './identification.ts';
+import type { LastFailure } from './last-failure.ts';
 import { newMessageCounts, type UnnumberedMessage } from './messages.ts';
 import { Path } from './path.ts';
 import type { RequesterTracker } from './requester-tracker.ts';
-import { Span } from './span.ts';
 
 /** Both directions as one; until they are found to belong together each direction has its own. */
 export interface ConnectionState {
@@ -81,3 +82,131 @@ export class Direction {
     return (this === first) === first.span.startsWithRequest ? 'a' : 'b';
   }
 }
+
+/** The key of a direction; it never changes. */
+class DirectionKey {
+  readonly source: number;
+  readonly destination: number;
+  readonly destQp: number;
+  /** Of datagrams, the sender's queue pair; −1 of all others. */
+  readonly sourceQp: number;
+  /** VLAN and tunnel by number: addresses mean the same host within them only. */
+  readonly network: number;
+  /** The parts of that. */
+  readonly vni: number;
+  readonly vlan: number;
+  readonly tunnel: Tunnel;
+  /** Source MAC address of the first packet, as a number; −1: none. */
+  readonly mac: number;
+
+  constructor(packet: RocePacket, sourceQp: number) {
+    this.source = packet.source;
+    this.destination = packet.destination;
+    this.destQp = packet.destQp;
+    this.sourceQp = sourceQp;
+    this.network = packet.network;
+    this.vni = packet.vni;
+    this.vlan = packet.vlan;
+    this.tunnel = packet.tunnel;
+    this.mac = packet.linkType === LinkType.ETHERNET ? macAt(packet.bytes, packet.link + 6) : -1;
+  }
+
+  is(source: number, destination: number, destQp: number, sourceQp: number, network: number): boolean {
+    return (
+      this.destQp === destQp &&
+      this.source === source &&
+      this.destination === destination &&
+      this.sourceQp === sourceQp &&
+      this.network === network
+    );
+  }
+}
+
+/** From the first packet to the last one that was noted; the end is never before the begin of the capture's order. */
+export class Span {
+  /** The first packet was a request: it went from `a`. */
+  readonly startsWithRequest: boolean;
+  readonly firstFrame: number;
+  readonly start: number;
+  readonly firstPort: number;
+  lastFrame = 0;
+  end = 0;
+  /** UDP source port of the last packet. */
+  lastPort: number;
+
+  constructor({ info, frame, time, sourcePort }: RocePacket) {
+    // A CNP goes to the sender of marked packets: the requester, except of READ responses.
+    this.startsWithRequest = info.isRequest;
+    this.firstFrame = frame;
+    this.start = time;
+    this.firstPort = sourcePort;
+    this.lastPort = sourcePort;
+  }
+
+  /** The next packet. */
+  note({ frame, time, sourcePort }: RocePacket): void {
+    this.lastFrame = frame;
+    this.end = time;
+    this.lastPort = sourcePort;
+  }
+}
+
+/** The end of a direction. One that another one follows is over, or the capture is. */
+class DirectionEnd {
+  #isOver = false;
+  #isFollowed = false;
+  /** Of the requests that are outstanding at the capture's end; given then. */
+  failure: LastFailure | undefined;
+
+  /** Its queue pairs were used again: what comes with these numbers is of another connection. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The other connection has begun. */
+  get isFollowed(): boolean {
+    return this.#isFollowed;
+  }
+
+  over(): void {
+    this.#isOver = true;
+  }
+
+  followed(): void {
+    this.#isFollowed = true;
+  }
+}
+
+/** The counts of a direction, all 0. */
+export const newCounts = (): DirectionCounts => ({
+  packets: 0,
+  bytes: 0,
+  requests: 0,
+  responses: 0,
+  acks: 0,
+  naks: {},
+  rnrNaks: 0,
+  retransmitted: 0,
+  retransmittedBytes: 0,
+  retransmitCauses: newCauses(),
+  retransmitGrades: newGrades(),
+  goBacks: 0,
+  goBackCauses: newGoBackCauses(),
+  repeatedResponses: 0,
+  repeatedFrames: 0,
+  late: 0,
+  mostOvertaken: 0,
+  damagedAccepted: 0,
+  gaps: 0,
+  missedByCapture: 0,
+  ghostAcks: 0,
+  icrcBad: 0,
+  icrcTaken: 0,
+  icrcUnchecked: 0,
+  ecnCapable: 0,
+  ecnMarked: 0,
+  cnps: 0,
+});
+
+/** The counts of a direction that the capture has nothing of: one object for all of them. */
+export const NO_COUNTS: DirectionCounts = newCounts();

@@ -1,7 +1,7 @@
 /** The way of a direction, as the headers of its packets show it: classes, marks, checksums, ICRCs. */
 import { ECN_CE } from '@node-roce/wire';
 import { IcrcVerdict, type RocePacket } from '../../read/packet.ts';
-import { CongestionWatch } from '../record/congestion.ts';
+import { DistributionBuilder } from '../record/distribution.ts';
 import { PathFacts } from '../record/path-facts.ts';
 import { TrafficClasses } from '../record/traffic-classes.ts';
 import { IcrcTrial } from './icrc-trial.ts';
@@ -39,5 +39,24 @@ export class Path {
     if (packet.ecn !== ECN_CE) return false;
     this.congestion.marked(packet.time);
     return true;
+  }
+}
+
+/** Times from the first ECN mark of a direction to the next CNP. */
+class CongestionWatch {
+  /** From the first mark in this direction to the first CNP against it. */
+  readonly delay = new DistributionBuilder();
+  #markedAt = Number.NaN;
+
+  /** A packet of this direction has CE. */
+  marked(time: number): void {
+    if (Number.isNaN(this.#markedAt)) this.#markedAt = time;
+  }
+
+  /** The other direction has a CNP. */
+  notified(time: number): void {
+    if (Number.isNaN(this.#markedAt)) return;
+    this.delay.add(time - this.#markedAt);
+    this.#markedAt = Number.NaN;
   }
 }

@@ -10,7 +10,7 @@ import {
 } from '@node-roce/wire';
 import type { RocePacket } from '../../read/packet.ts';
 import type { NakName } from '../facts.ts';
-import type { PendingResponse } from '../pair/pending-response.ts';
+import type { PendingResponse } from '../pair/partner-search.ts';
 import type { Direction } from './direction.ts';
 import { unwrap } from './outstanding.ts';
 import type { RequesterTracker } from './requester-tracker.ts';

@@ -4,7 +4,7 @@
  */
 import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
 import type { RocePacket } from '../../read/packet.ts';
-import type { PendingResponse } from '../pair/pending-response.ts';
+import type { PendingResponse } from '../pair/partner-search.ts';
 import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
 
 /** Length of a READ whose RETH the capture cut; READs have 2^31 bytes at most (IBTA vol 1 §9.7.4.1.2). */
