@@ -52,9 +52,26 @@ function make(capacity = 64) {
   };
   const sender = (
     name: string,
-    has: { requests?: number; replies?: number; reads?: number; destroyed?: boolean; answersFirst?: boolean },
+    has: {
+      requests?: number;
+      replies?: number;
+      reads?: number;
+      destroyed?: boolean;
+      answersFirst?: boolean;
+      dozes?: boolean;
+    },
   ) => {
-    const left = { requests: 0, replies: 0, reads: 0, destroyed: false, answersFirst: true, ...has };
+    const left = {
+      requests: 0,
+      replies: 0,
+      reads: 0,
+      destroyed: false,
+      answersFirst: true,
+      /** Asks to be woken once it has no requests. */
+      dozes: false,
+      turns: 0,
+      ...has,
+    };
     const self: Sender = {
       get destroyed() {
         return left.destroyed;
@@ -62,9 +79,13 @@ function make(capacity = 64) {
       get owesReplies() {
         return left.replies + left.reads > 0;
       },
+      get sleeps() {
+        return left.dozes && left.requests === 0;
+      },
       answersFirst: left.answersFirst,
       wantsTurn: () => scheduler.wantsTurn(turns),
       sendRequests(_batch, budget) {
+        left.turns++;
         const count = add(name, 'requests', Math.min(budget, left.requests));
         left.requests -= count;
         return count;
@@ -105,6 +126,23 @@ test('replies of all go before requests of any', () => {
   sender('c', { replies: 2 });
   expect(scheduler.busy).toBe(true);
   expect(fill()).toEqual(['b replies 1', 'c replies 2', 'a requests 2', 'b requests 3']);
+  expect(scheduler.busy).toBe(false);
+});
+
+test('a sender that sleeps once its requests are sent has no turn for nothing; one that still owes replies has', () => {
+  const { scheduler, sender, fill } = make(256);
+  const awake = sender('a', { requests: 2 });
+  const asleep = sender('b', { requests: 2, dozes: true });
+  const long = sender('c', { requests: 130, dozes: true });
+  fill();
+  expect([awake, asleep, long].map(({ requests, turns }) => [requests, turns])).toEqual([
+    [0, 2],
+    [0, 1],
+    [0, 2],
+  ]);
+  const owing = sender('d', { requests: 1, reads: 200, dozes: true });
+  expect(fill()).toEqual(['d requests 1', 'd reads 128', 'd reads 72']);
+  expect(owing.reads).toBe(0);
   expect(scheduler.busy).toBe(false);
 });
 

@@ -18,6 +18,8 @@ export interface Sender {
   wantsTurn(): void;
   /** Whether replies wait to be sent. */
   readonly owesReplies: boolean;
+  /** Whether it has no requests, and asks for a turn with the next one. */
+  readonly sleeps: boolean;
   /** Whether its requests may leave before the ACK of the message that they answer. */
   readonly answersFirst: boolean;
   /** Adds up to `budget` requests to the batch; returns how many. */
@@ -98,11 +100,14 @@ export class Scheduler {
       if (sender.destroyed) continue;
       // Where replies are owed, requests leave half of the room to them, however small the batch is.
       const room = batch.capacity - batch.count;
-      const most = sender.owesReplies ? Math.min(TURN_PACKETS, (room + 1) >> 1) : TURN_PACKETS;
+      const owes = sender.owesReplies;
+      const most = owes ? Math.min(TURN_PACKETS, (room + 1) >> 1) : TURN_PACKETS;
       const requests = sender.sendRequests(batch, most);
-      const sent = requests + sender.sendReplies(batch, replies, true);
+      const sent = requests + (owes ? sender.sendReplies(batch, replies, true) : 0);
+      // A turn for nothing costs as much as one that sends, where queue pairs are many.
+      const isOver = sender.sleeps && !(owes && sender.owesReplies);
       // A batch that is full may be why nothing was added.
-      if (sent > 0 || batch.full) bulk.push(turn);
+      if ((sent > 0 || batch.full) && !isOver) bulk.push(turn);
       if (turns > 0 || batch.count === round) continue;
       round = batch.count;
       turns = bulk.length;

@@ -379,6 +379,10 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     return (this.#mayOwe && this.responder.owed > 0) || this.#notification?.wanted === true;
   }
 
+  get sleeps(): boolean {
+    return this.requester.sleeps;
+  }
+
   get answersFirst(): boolean {
     return !this.recvCq.wakes;
   }

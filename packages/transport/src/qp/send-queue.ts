@@ -43,6 +43,7 @@ export class SendQueue {
   #readOrAtomics = 0;
   /** Entries in [head, started) that are not messages of one packet which an ACK completes: with none, a PSN shows the entry. */
   #others = 0;
+  #isAsleep = false;
 
   constructor(context: Context, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
     this.#context = context;
@@ -80,6 +81,7 @@ export class SendQueue {
     this.#ring = ring;
     this.#mask = mask;
     this.#spans = spans;
+    this.#isAsleep = false;
   }
 
   /** One past the last entry that the program has posted; one that posts more than there is room for has posted nothing. */
@@ -151,7 +153,19 @@ export class SendQueue {
 
   /** Asks for a doorbell at the next entry. True if one came meanwhile. */
   sleep(): boolean {
-    return this.#ring.sleep(this.#started) && !this.#isFull();
+    const came = this.#ring.sleep(this.#started);
+    this.#isAsleep = !came;
+    return came && !this.#isFull();
+  }
+
+  /** Whether all that was posted is started, and a doorbell was asked for. */
+  get isAsleep(): boolean {
+    return this.#isAsleep;
+  }
+
+  /** It is looked at again. */
+  awake(): void {
+    this.#isAsleep = false;
   }
 
   /** Gives the next entry its PSNs. @param row its operation, as it was looked at */
@@ -286,6 +300,7 @@ export class SendQueue {
    * @returns whether requests were posted meanwhile that no doorbell will report
    */
   flush(): boolean {
+    this.#isAsleep = false;
     const { posted } = this;
     while (indexLess(this.#head, posted)) this.complete(WcStatus.WR_FLUSH_ERR);
     this.#started = this.#head;
@@ -295,6 +310,7 @@ export class SendQueue {
 
   /** Drops the posted requests without completions. */
   reset(): void {
+    this.#isAsleep = false;
     this.#head = this.#started = this.#ring.releaseAll();
     this.#readOrAtomics = this.#others = 0;
     this.#ring.sleep(this.#head);

@@ -236,7 +236,12 @@ export class Requester {
     if (this.failed.waiting && this.failed.completeIfOldest()) return;
     this.recovery.ackTimer.restart(this.#flight.out > 0);
     this.checkDrained();
-    this.#owner.wantsTurn();
+    if (!this.sleeps) this.#owner.wantsTurn();
+  }
+
+  /** Whether a turn would send nothing: all is sent that was posted, nothing is recovered from, and the next post rings. */
+  get sleeps(): boolean {
+    return this.#queue.isAsleep && this.recovery.idle;
   }
 
   /** The receiver was not ready: nothing is sent for `wait` µs. */

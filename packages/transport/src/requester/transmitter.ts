@@ -63,6 +63,7 @@ export class Transmitter {
     const flight = this.#flight;
     const { cursor, queue } = flight;
     const { reliable } = owner;
+    queue.awake();
     let sent = recovery.idle ? 0 : recovery.transmit(batch, budget);
     // They don't wait, but what follows does.
     if (sent > 0 && pacing.mayLimit && pacing.limited) {
