@@ -177,6 +177,17 @@ export const LONG = [
     env: { ROCE_SIM_SEEDS: 290, ROCE_SIM_MODELS: 30 }, // Of each of seven workloads: 2,030 in all.
   },
   {
+    name: 'sim-runs',
+    set: 'simulations',
+    minutes: 180,
+    // By default every second seed is played without runs; here each, and in the step's other half each with them.
+    command: [
+      'npx vitest run test/sim/random test/sim/mixed test/sim/recovery test/sim/differential test/sim/hostile test/sim/life test/sim/xrc',
+      'ROCE_SIM_RUNS=on npx vitest run test/sim/random test/sim/mixed test/sim/recovery test/sim/differential test/sim/hostile',
+    ].join(' && '),
+    env: { ROCE_SIM_SEEDS: 200, ROCE_SIM_COUNT: 300, ROCE_SIM_RUNS: 'off' },
+  },
+  {
     name: 'sim-busy',
     set: 'simulations',
     minutes: 60,

@@ -72,6 +72,9 @@ export interface EngineDeviceOptions {
   runs?: boolean;
 }
 
+/** ROCE_SIM_RUNS=on, off: of all seeds, whether devices that are not told take runs. */
+const RUNS = { on: true, off: false }[process.env.ROCE_SIM_RUNS as 'on' | 'off'];
+
 const ALL_ACCESS =
   Access.LOCAL_WRITE |
   Access.REMOTE_WRITE |
@@ -112,7 +115,7 @@ export class EngineDevice implements SimDevice {
     this.gid = gid;
     this.#options = options;
     this.#depth = depth;
-    this.#takesRuns = options.runs ?? (seed & 1) === 0;
+    this.#takesRuns = options.runs ?? RUNS ?? (seed & 1) === 0;
     this.#link = new EngineLink(gid);
     this.arena = new Uint8Array(new ArrayBuffer(arenaBytes + 2 * guardBytes), guardBytes, arenaBytes);
     this.adapter = new Adapter({
