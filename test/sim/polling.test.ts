@@ -161,6 +161,6 @@ test(`timers run while programs poll, ${SEEDS} seeds`, { timeout: 300_000 + SEED
   console.log(JSON.stringify(sums));
   expect(sums.lost).toBeGreaterThanOrEqual(SEEDS);
   expect(sums.rnr).toBeGreaterThanOrEqual(SEEDS);
-  // The program was busy: nearly every poll found something.
-  expect(sums.full / sums.polls).toBeGreaterThan(0.9);
+  // The program was busy: nearly every poll found something, but for those that sent an answer and did not look.
+  expect(sums.full / sums.polls).toBeGreaterThan(0.7);
 });

@@ -232,7 +232,8 @@ export class Memory {
   }
 
   /** The region that a key opens to this side's work requests, whichever PD it belongs to. */
-  byLkey(key: number): MemoryRegion | undefined {
+  byLkey(lkey: number): MemoryRegion | undefined {
+    const key = lkey >>> 0;
     const last = this.#lastLocal;
     if (last !== undefined && last.key === key && last.valid) return last;
     const mr = this.#byIndex.get(key >>> 8);

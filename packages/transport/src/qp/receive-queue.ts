@@ -177,7 +177,7 @@ export class ReceiveQueue {
     const { payload } = packet;
     if (payload > size) return false;
     const context = this.#context;
-    const mr = context.memory.byLkey(words[element + Sge.LKEY]);
+    const mr = context.memory.byLkey(words[element + Sge.LKEY] | 0);
     if (mr === undefined || mr.pd !== this.#pd || (mr.access & Access.LOCAL_WRITE) === 0) return false;
     const offset = mr.locate(words[element + Sge.ADDRESS_HIGH], words[element + Sge.ADDRESS_LOW], size);
     if (offset < 0) return false;
@@ -229,7 +229,7 @@ export class ReceiveQueue {
       if (words[w + RecvWqe.SGE_COUNT] !== 1 || payload > size) break;
       const lkey = words[element + Sge.LKEY];
       if (lkey !== key) {
-        const mr = memory.byLkey(lkey);
+        const mr = memory.byLkey(lkey | 0);
         if (!mr?.takesRuns || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) break;
         if (mr.view.length < mr.offset + mr.length) break;
         key = lkey;

@@ -13,7 +13,9 @@ const ACK_DELAY_AT = 3;
 const LEFT_AT = 4;
 /** A sample that counts if the packet was not lost; 0: there is none. */
 const DOUBTFUL = 5;
-export const ROUND_TRIP_TIMES = 6;
+/** The sample at hand: passed to a function, it would be boxed. */
+const SAMPLE = 6;
+export const ROUND_TRIP_TIMES = 7;
 
 /** So long the largest ACK delay counts, µs: a peer that lost the processor once will do so again. */
 const ACK_DELAY_KEPT = 10_000_000;
@@ -86,7 +88,8 @@ export class RoundTrip {
     const sample = this.#times[this.#first + DOUBTFUL];
     if (sample === 0 || answer !== this.#secondAnswer) return;
     this.#times[this.#first + DOUBTFUL] = 0;
-    this.#add(sample);
+    this.#times[this.#first + SAMPLE] = sample;
+    this.#add();
   }
 
   /** A NAK came: the round trip is no longer than the time since the timed packet left, which will do until there is a sample. */
@@ -141,7 +144,10 @@ export class RoundTrip {
     // Too long, perhaps: better than none.
     if (this.#inDoubt && times[first + LEAST] === 0) times[first + SMOOTHED] = sample;
     else if (this.#inDoubt) times[first + DOUBTFUL] = sample;
-    else this.#add(sample);
+    else {
+      times[first + SAMPLE] = sample;
+      this.#add();
+    }
   }
 
   /**
@@ -155,9 +161,10 @@ export class RoundTrip {
     times[first + SMOOTHED] += (Math.max(time, times[first + LEAST]) - times[first + SMOOTHED]) / 8;
   }
 
-  #add(sample: number): void {
+  #add(): void {
     const times = this.#times;
     const first = this.#first;
+    const sample = times[first + SAMPLE];
     if (times[first + LEAST] === 0) {
       times[first + SMOOTHED] = times[first + LEAST] = sample;
       return;

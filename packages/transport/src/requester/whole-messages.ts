@@ -70,7 +70,7 @@ function addAlike(
       if (words[w + SendWqe.SGE_COUNT] !== 1 || words[s + Sge.LENGTH] !== length) break;
       const lkey = words[s + Sge.LKEY];
       if (lkey !== key) {
-        const mr = memory.byLkey(lkey);
+        const mr = memory.byLkey(lkey | 0);
         if (mr === undefined || mr.pd !== pd || mr.reach !== undefined || mr.isNull) break;
         if (mr.view.length < mr.offset + mr.length) break;
         key = lkey;
@@ -155,8 +155,8 @@ export class WholeMessages {
         const s = w + SendWqe.SGE;
         if (words[w + SendWqe.SGE_COUNT] !== 1 || maxSendSge === 0 || words[s + Sge.LENGTH] !== length) break;
         const lkey = words[s + Sge.LKEY];
-        // Numbers are compared, and none is boxed.
-        if (lkey !== mrKey) mr = memory.byLkey(lkey);
+        // As int32: a larger number is boxed where the call is not inlined.
+        if (lkey !== mrKey) mr = memory.byLkey(lkey | 0);
         mrKey = lkey;
         if (mr === undefined || mr.pd !== owner.pd) break;
         // As int32, which is never boxed: the call is too far in to be inlined.
