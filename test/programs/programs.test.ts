@@ -382,6 +382,32 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     expect(stderr).toContain('no interface');
   });
 
+  /** As `run`, with this in the device's process before all else. */
+  const runWith = (code: string, ...args: string[]) => {
+    const first = `if(process.argv.includes("device"))${code}`;
+    return spawnSync(process.execPath, [roce, 'run', ...args], {
+      encoding: 'utf8',
+      env: {
+        ...process.env,
+        XDG_RUNTIME_DIR: folder,
+        NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(first)}`,
+      },
+      timeout: 240_000,
+    });
+  };
+
+  test('names the signal that ended a device while it started', () => {
+    const { status, stderr } = runWith('process.kill(process.pid,"SIGKILL")', '-a', '127.0.0.75', 'true');
+    expect(status).toBe(1);
+    expect(stderr).toContain('SIGKILL');
+  });
+
+  test('waits for a device that starts slowly', { tags: ['slow'] }, () => {
+    const code = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)),0,0,16000)';
+    const { status, stdout, stderr } = runWith(code, '-a', '127.0.0.75', 'echo', 'it ran');
+    expect([status, stdout, stderr]).toEqual([0, 'it ran\n', '']);
+  });
+
   const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0;
 
   test.skipIf(!canUnshare)(

@@ -30,8 +30,8 @@ interface Given {
 
 /** Signals that are passed on to the program. */
 const PASSED = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGCONT'] as const;
-/** How long a device may take to answer, in milliseconds, and how long one that was started here stays, in seconds. */
-const START_MS = 15_000;
+/** How long a device may take to answer, in milliseconds (on a busy machine, the start of Node alone takes many seconds), and how long one that was started here stays, in seconds. */
+const START_MS = 120_000;
 const IDLE_SECONDS = 10;
 
 /** As the shell has it: no such program, or one that cannot be run. */
@@ -54,16 +54,24 @@ async function startDevice(address: string | undefined, path: string, probes: bo
   const device = spawn(process.execPath, args, { detached: true, stdio: ['ignore', out, out], cwd: '/' });
   closeSync(out);
   device.unref();
+  let end: string | undefined;
+  device.once('error', ({ message }) => (end = message));
+  device.once('exit', (code, signal) => (end = signal ? `it was ended by ${signal}` : `exit code ${code}`));
   const until = performance.now() + START_MS;
   while (!(await isListening(path))) {
-    // Another one may have been faster: then ours has ended, and that one answers.
-    if (performance.now() > until || (device.exitCode !== null && !(await answersSoon(path)))) {
-      throw fault(
-        'ERR_ROCE_NO_DEVICE',
-        `${address ?? defaultInterface()}: no device could be started\n${readFileSync(log, 'utf8').trimEnd()}`,
-      );
+    if (performance.now() > until) {
+      device.kill();
+      end = `it did not answer within ${START_MS / 1000} s`;
+    } else if (end === undefined || (await answersSoon(path))) {
+      // Another one may have been faster: then ours has ended, and that one answers.
+      await sleep(20);
+      continue;
     }
-    await sleep(20);
+    const reason = readFileSync(log, 'utf8').trimEnd() || end;
+    throw fault(
+      'ERR_ROCE_NO_DEVICE',
+      `${address ?? defaultInterface()}: no device could be started\n${reason}`,
+    );
   }
 }
 
