@@ -62,6 +62,30 @@ const row = (out: string) =>
     ?.trim()
     .split(/\s+/);
 
+test('--json-stream: a line for each interval, then the result', async () => {
+  const options = ['--local', 'write', 'bw', '-D', '1', '-f', '0', '--udp-port', UDP_PORT];
+  const { code, out } = await perf(...options, '--interval', '0.1', '--json-stream');
+  expect(code).toBe(0);
+  const lines = out
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  const [result, ...intervals] = lines.toReversed();
+  expect(result).toMatchObject({ event: 'result', unit: 'MiB/s', runs: [{ size: 65_536 }] });
+  expect(intervals.length).toBeGreaterThan(0);
+  for (const interval of intervals)
+    expect(interval).toMatchObject({ event: 'interval', unit: 'MiB/s', size: 65_536 });
+  const ends = intervals.map(({ start }) => start);
+  expect(ends).toEqual(
+    intervals
+      .slice(1)
+      .map(({ end }) => end)
+      .concat(0),
+  );
+  const messages = intervals.reduce((sum, interval) => sum + interval.messages, 0);
+  expect(messages).toBeLessThanOrEqual(result.runs[0].iterations);
+});
+
 test('the server prints the report of the client', { tags: ['slow', 'gate'] }, async () => {
   const { server, client } = await both('write', 'bw', '-n', '50', '-s', '4096');
   expect(row(client)).toHaveLength(5);
@@ -143,6 +167,7 @@ describe('wrong usage is exit code 2, and names the error', () => {
     [['write', 'bw', '-R'], /a server with -R/],
     [['send', 'bw', '-R', '-c', 'UC', '--bind', '127.0.0.1'], /has no UC/],
     [['--local', 'write', 'bw', '127.0.0.1'], /leave out the host/],
+    [['--local', '--json', '--json-stream'], /name one of both/],
     [['--local', 'send', 'lat', '-q', '2'], /^roce: -q: send lat has one queue pair/],
     [['write', 'bw', '--nonsense'], /unknown option '--nonsense'/],
   ])('%j', async (args, message) => {

@@ -36,8 +36,10 @@ export interface SideOptions extends PlayOptions {
   signal?: AbortSignal;
   /** Report in Gb/s in place of MiB/s. From version 6.28 of the dialogue on both sides need the same. */
   gigabits?: boolean;
-  /** Called when a run begins, and then once a second at most; once where this side only answers requests. */
+  /** Called when a run begins, and then each `progressEvery`; once where this side only answers requests. */
   onProgress?: (progress: PerfProgress) => void;
+  /** ms between two calls of `onProgress`; 1000. */
+  progressEvery?: number;
 }
 
 export interface ServeOptions extends SideOptions {
@@ -205,13 +207,15 @@ async function play(
   side: SideOptions & { version?: ClientVersion },
   { channel, patience, source, reached, connections }: Meeting,
 ): Promise<PerfResult> {
-  const { version = DEFAULT_VERSION, rdmaCm = false, gigabits = false, histogram = false, onProgress } = side;
+  const { version = DEFAULT_VERSION, rdmaCm = false, gigabits = false, histogram = false } = side;
+  const { onProgress, progressEvery } = side;
   const { device, shared } = patience;
   const session = new Session(
     {
       ...{ device, address: source, channel, patience, shared, histogram },
       options: { version, rdmaCm, gigabits },
       ...(onProgress ? { onProgress } : {}),
+      ...(progressEvery === undefined ? {} : { progressEvery }),
       ...(connections ? { connections } : {}),
     },
     plan,

@@ -30,6 +30,8 @@ export interface SessionParts {
   shared: boolean;
   histogram: boolean;
   onProgress?: (progress: PerfProgress) => void;
+  /** ms between two calls of `onProgress` in a run. */
+  progressEvery?: number;
 }
 
 /** How far a test has come on this side. */
@@ -42,6 +44,9 @@ export interface PerfProgress {
   runs: number;
   /** Messages of the run that are done, or its time, from 0 to 1; undefined where this side only answers requests of the peer. */
   part: number | undefined;
+  /** Messages of the run that are done, and ms since the run began; undefined as `part`. */
+  messages: number | undefined;
+  ms: number | undefined;
 }
 
 /** One test on one side. */
@@ -64,8 +69,9 @@ export class Session {
     const { timeout, signal } = parts.patience;
     this.#run = { run: 0, size: plan.size };
     const onProgress =
-      parts.onProgress && ((done: number, ms: number) => this.#progress(this.#partOf(done, ms)));
-    this.#watch = new Watch(parts.channel, { timeout, signal, signs: this.signs }, onProgress);
+      parts.onProgress && ((done: number, ms: number) => this.#progress(this.#partOf(done, ms), done, ms));
+    const watched = { timeout, signal, signs: this.signs };
+    this.#watch = new Watch(parts.channel, watched, onProgress, parts.progressEvery);
   }
 
   /** Signs of life of the peer: its part in the measurement goes on. */
@@ -100,8 +106,8 @@ export class Session {
     return this.#retransmittedPackets;
   }
 
-  #progress(part: number | undefined): void {
-    this.#parts.onProgress?.({ ...this.#run, runs: sizesOf(this.#plan).length, part });
+  #progress(part: number | undefined, messages = part, ms = part): void {
+    this.#parts.onProgress?.({ ...this.#run, runs: sizesOf(this.#plan).length, part, messages, ms });
   }
 
   /** @param ms since the run began */

@@ -24,6 +24,7 @@ import { parseIpAddress } from '@node-roce/wire';
 import { Option } from 'commander';
 import { type LinkChoice, openOptions, recoveryOptions } from '../link-choice.ts';
 import { UsageError } from '../options.ts';
+import { type Interval, Intervals, intervalLine } from '../perf-intervals.ts';
 import { checkChoice, type DeviceChoice, fixedAddress, localAddress } from '../pingpong/local-address.ts';
 import { sourceFor } from '../route.ts';
 import { REFUSED } from '../specs/perf-refused.ts';
@@ -71,6 +72,9 @@ interface Given {
   probes: boolean;
   udpPort: number;
   json?: boolean;
+  /** Seconds. */
+  interval?: number;
+  jsonStream?: boolean;
 }
 
 const VERBS: readonly string[] = ['send', 'write', 'read', 'atomic'] satisfies Verb[];
@@ -84,6 +88,8 @@ const DEFAULT_FILE = 'perftest_out.json';
 
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   refuse(given);
+  if (given.json && given.jsonStream)
+    throw new UsageError('--json prints one document, --json-stream a line for each: name one of both');
   const [verb, measure, host] = args;
   if (given.local) return local(args, given, terminal);
   const test = testOf(verb, measure, given);
@@ -123,7 +129,7 @@ async function localTests(given: Given, terminal: Terminal): Promise<number> {
   const results: PerfResult[] = [];
   for (const test of tests) {
     const result = await localResult(test, given, terminal);
-    if (!given.json) print(result, given, terminal);
+    if (!given.json) showResult(result, given, terminal);
     results.push(result);
   }
   if (given.json) terminal.json(results.map(jsonOf));
@@ -131,7 +137,7 @@ async function localTests(given: Given, terminal: Terminal): Promise<number> {
 }
 
 function localResult(test: PerfOptions, given: Given, terminal: Terminal): Promise<PerfResult> {
-  const { port: _port, rdmaCm: _rdmaCm, ...side } = sideOf(given, terminal);
+  const { port: _port, rdmaCm: _rdmaCm, ...side } = sideOf(given, terminal, test);
   return usage(() => localPerf(test, side));
 }
 
@@ -213,8 +219,10 @@ const FLAGS: Record<keyof PerfOptions | 'histogram' | 'rdmaCm', string> = {
 const choiceOf = ({ bind, ibDev, gidIndex }: Given): DeviceChoice =>
   present({ bind, ibDev, gidIdx: gidIndex, gidFlag: '-x' });
 
-function sideOf(given: Given, terminal: Terminal): SideOptions {
+function sideOf(given: Given, terminal: Terminal, { measure }: PerfOptions): SideOptions {
   const { port, engine, udpPort, timeout } = given;
+  const unit = measure === 'lat' ? 'messages/s' : given.report_gbits ? 'Gb/s' : 'MiB/s';
+  const intervals = given.interval !== undefined || given.jsonStream ? new Intervals(unit) : undefined;
   return {
     ...present({ port }),
     ...{ engine, udpPort, timeout, ...openOptions(given.link), ...recoveryOptions(given.probes) },
@@ -222,7 +230,11 @@ function sideOf(given: Given, terminal: Terminal): SideOptions {
     rdmaCm: given.rdma_cm === true,
     gigabits: given.report_gbits === true,
     histogram: given.histogram === true,
-    onProgress: ({ size, run, runs, part }) => {
+    ...present({ progressEvery: given.interval === undefined ? undefined : 1000 * given.interval }),
+    onProgress: (progress) => {
+      const interval = intervals?.next(progress);
+      if (interval !== undefined) show(interval, given, terminal);
+      const { size, run, runs, part } = progress;
       const sizes = runs > 1 ? `, ${run + 1} of ${runs} sizes` : '';
       const done =
         part === undefined ? 'answering requests' : `${size} bytes${sizes}: ${Math.floor(100 * part)} %`;
@@ -241,7 +253,7 @@ async function serve(test: PerfOptions, given: Given, terminal: Terminal): Promi
     throw new UsageError('a server with -R needs the address to listen at: --bind ADDRESS, or -d with -x');
   const what = given.rdma_cm ? 'connection manager' : 'TCP';
   return servePerf(test, {
-    ...sideOf(given, terminal),
+    ...sideOf(given, terminal, test),
     address: fixed ?? ((reached) => localAddress(choice, reached, parseIpAddress(reached)!)),
     onListening: (port) => terminal.message(`waiting for a client at ${what} port ${port}`),
   });
@@ -253,13 +265,23 @@ async function call(test: PerfOptions, name: string, given: Given, terminal: Ter
   const host = isIP(name.split('%')[0]) > 0 ? name : (await lookup(name)).address;
   const reached = fixedAddress(choice) ?? (await sourceFor(host));
   const address = localAddress(choice, reached, parseIpAddress(host.split('%')[0])!);
-  return callPerf(test, { ...sideOf(given, terminal), host, address, ...present({ version: given.as }) });
+  return callPerf(test, {
+    ...sideOf(given, terminal, test),
+    host,
+    address,
+    ...present({ version: given.as }),
+  });
+}
+
+function showResult(result: PerfResult, given: Given, terminal: Terminal): void {
+  if (given.jsonStream) terminal.json({ event: 'result', ...jsonOf(result) });
+  else if (given.json) terminal.json(jsonOf(result));
+  else print(result, given, terminal);
 }
 
 /** Prints the result, and only then writes the file of `--out_json`: one that can not be written costs no result. */
 function report(result: PerfResult, given: Given, terminal: Terminal): void {
-  if (given.json) terminal.json(jsonOf(result));
-  else print(result, given, terminal);
+  showResult(result, given, terminal);
   if (!given.out_json && given.out_json_file === undefined) return;
   const file = given.out_json_file ?? DEFAULT_FILE;
   replaceFile(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
@@ -295,6 +317,18 @@ function isPlain(file: string): boolean {
 
 function print(result: PerfResult, given: Given, terminal: Terminal): void {
   for (const line of table(result, given.reportBoth)) terminal.line(line);
+}
+
+/** Shows an interval: as data, unless data is one document. */
+function show(interval: Interval, given: Given, terminal: Terminal): void {
+  if (given.jsonStream) {
+    terminal.json({ event: 'interval', ...interval });
+    terminal.flush();
+  } else if (given.json) terminal.message(intervalLine(interval));
+  else {
+    terminal.line(intervalLine(interval));
+    terminal.flush();
+  }
 }
 
 function jsonOf(result: PerfResult): object {

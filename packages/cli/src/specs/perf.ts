@@ -152,7 +152,16 @@ const options: readonly OptionSpec[] = [
   link,
   probes,
   udpPort,
+  {
+    flags: '--interval <seconds>',
+    summary: 'Print messages and rate of each such interval while the test runs (at the side that measures)',
+    parse: seconds,
+  },
   json('Print one JSON object; with --local and without a verb, an array of two objects'),
+  {
+    flags: '--json-stream',
+    summary: 'Print one JSON object per line: each interval (default: 1 s), then the result',
+  },
 ];
 
 export const perfCommands: readonly CommandSpec[] = [
@@ -170,6 +179,7 @@ export const perfCommands: readonly CommandSpec[] = [
     ],
     examples: [
       ['perf --local', 'Measure on this machine alone'],
+      ['perf write bw -D 10 --interval 1 10.0.0.7', 'Run for ten seconds, and print the rate of each second'],
       ['perf write bw', 'Wait for a client, which may be ib_write_bw -x 1 HOST'],
       ['perf write bw 10.0.0.7', 'Connect to the server at 10.0.0.7, which may be ib_write_bw -x 1'],
       [

@@ -10,14 +10,12 @@ const TURN_EVERY = 2;
 /** ms that a run goes on after the peer has left the dialogue: its last packets may be under way. */
 const GRACE = 2000;
 
-/** ms between two reports of how far a run has come. */
-const PROGRESS_EVERY = 1000;
-
 /** Guards the loop of a run. */
 export class Watch {
   readonly #channel: Channel;
   readonly #patience: Patience;
   readonly #onProgress: ((done: number, ms: number) => void) | undefined;
+  readonly #every: number;
   #calls = 0;
   #lastTurn = performance.now();
   readonly #silence: Silence;
@@ -26,8 +24,17 @@ export class Watch {
   #reported = 0;
   #done = 0;
 
-  /** @param onProgress called once a second at most, with the messages done, and the time since the run began */
-  constructor(channel: Channel, patience: Patience, onProgress?: (done: number, ms: number) => void) {
+  /**
+   * @param onProgress called with the messages done, and the time since the run began
+   * @param every ms between two of these calls
+   */
+  constructor(
+    channel: Channel,
+    patience: Patience,
+    onProgress?: (done: number, ms: number) => void,
+    every = 1000,
+  ) {
+    this.#every = every;
     this.#channel = channel;
     this.#patience = patience;
     this.#onProgress = onProgress;
@@ -73,8 +80,9 @@ export class Watch {
     this.#lastTurn = now;
     const { timeout, signal } = this.#patience;
     signal.throwIfAborted();
-    if (this.#onProgress !== undefined && now - this.#reported >= PROGRESS_EVERY) {
-      this.#reported = now;
+    if (this.#onProgress !== undefined && now - this.#reported >= this.#every) {
+      // The next one is due a whole interval later, however late this one is.
+      this.#reported += this.#every * Math.floor((now - this.#reported) / this.#every);
       this.#onProgress(this.#done, now - this.#start);
     }
     if (this.#silence.left(now) <= 0 && (await this.#silence.isTooLong(now)))
