@@ -66,6 +66,9 @@ export interface SectionInfo {
 
 const noComments: readonly string[] = Object.freeze([]);
 
+/** The method by which Node's console shows an object. */
+const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
+
 /**
  * One captured packet.
  *
@@ -147,5 +150,15 @@ export class PacketRecord {
   get direction(): Direction | undefined {
     const bits = (this.flags ?? 0) & 3;
     return bits === 1 ? 'inbound' : bits === 2 ? 'outbound' : undefined;
+  }
+
+  /** One line for console.log: `bytes` holds other packets, too. */
+  [inspect](): string {
+    const { capturedLength, originalLength, hasTimestamp, linkType, interfaceId, comments } = this;
+    const length =
+      capturedLength < originalLength ? `${capturedLength} of ${originalLength}` : `${originalLength}`;
+    const time = hasTimestamp ? `timestamp: ${this.timestamp}n, ` : '';
+    const remarks = comments.length > 0 ? `, comments: ${comments.length}` : '';
+    return `PacketRecord { ${time}${length} bytes, linkType: ${linkType}, interface: ${interfaceId}${remarks} }`;
   }
 }

@@ -22,6 +22,9 @@ const PRIORITIES = 8;
 const PFC_BYTES = 4 + 2 * PRIORITIES;
 const PAUSE_BYTES = 4;
 
+/** The method by which Node's console shows an object. */
+const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
+
 /** A pause frame's content. One object may be filled for many frames. */
 export class PauseValue {
   /** One of `PauseOpcode`. */
@@ -30,6 +33,13 @@ export class PauseValue {
   enabled = 0;
   /** Quanta by priority; 0 ends the pause. Those of other priorities mean nothing. */
   readonly quanta = new Uint16Array(PRIORITIES);
+
+  /** One line for console.log: the quanta of the priorities that it speaks of. */
+  [inspect](): string {
+    const { opcode, enabled } = this;
+    const quanta = [...this.quanta].flatMap((count, i) => (enabled & (1 << i) ? `${i}: ${count}` : []));
+    return `${this.constructor.name} { ${opcode === PauseOpcode.PAUSE ? 'PAUSE' : 'PFC'}, quanta by priority: { ${quanta.join(', ')} } }`;
+  }
 }
 
 /** Reads the MAC control header at `o` into `value`; false where it is no whole pause frame. */

@@ -53,6 +53,9 @@ const UNREACHABLE_V6: readonly IcmpMeaning[] = [
 const HEADER_BYTES = 8;
 const UDP_BYTES = 8;
 
+/** The method by which Node's console shows an object. */
+const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
+
 /** An ICMP error about a RoCE packet. One object is used again for each: copy what has to outlive the callback. */
 export class IcmpError {
   /** Frame number from 1. */
@@ -79,6 +82,13 @@ export class IcmpError {
   opcode = -1;
   destQp = -1;
   psn = -1;
+
+  /** One line for console.log. */
+  [inspect](): string {
+    const { frame, time, version, meaning, mtu, destQp, psn } = this;
+    const quoted = psn < 0 ? '' : `, destQp: 0x${destQp.toString(16)}, psn: ${psn}`;
+    return `IcmpError { frame: ${frame}, time: ${time}, ICMPv${version}: ${meaning}${mtu > 0 ? `, mtu: ${mtu}` : ''}${quoted} }`;
+  }
 
   get meaning(): IcmpMeaning {
     const { version, type, code } = this;

@@ -57,6 +57,9 @@ export interface PacketReaderOptions {
 /** Sections whose counters are not added up yet; a file may have many, one after the other. */
 const MAX_OPEN_SECTIONS = 256;
 
+/** The method by which Node's console shows an object. */
+const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
+
 /** Decodes frames one by one, splits super-packets, checks ICRCs and calls back for each packet. */
 export class PacketReader {
   /** The addresses behind the numbers in packets. */
@@ -100,6 +103,12 @@ export class PacketReader {
     this.#splitter = new SuperPacketSplitter(options.crc32);
     this.#ports = new UdpPorts(options.ports, options.crc32);
     this.#decoder = new FrameDecoder(this.#packet, this.addresses, this.#ports);
+  }
+
+  /** One line for console.log: what was read so far. */
+  [inspect](): string {
+    const { frames, rocePackets, otherFrames, pauseFrames, icmpErrors } = this;
+    return `PacketReader { frames: ${frames}, rocePackets: ${rocePackets}, otherFrames: ${otherFrames}, pauseFrames: ${pauseFrames}, icmpErrors: ${icmpErrors} }`;
   }
 
   /** Takes the next frame. Never throws for what stands in it. */
