@@ -178,7 +178,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
   if (input != NULL && input->comp_mask != 0) return roce_fails("ibv_query_device_ex", EINVAL, "input.comp_mask");
   error = query_attributes(context, &all.orig_attr, &all.tm_caps);
   if (error != 0) return error;
-  all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+  all.device_cap_flags_ex = all.orig_attr.device_cap_flags | ROCE_DEVICE_FLUSH_GLOBAL | ROCE_DEVICE_ATOMIC_WRITE;
   all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
   // Times of completions are nanoseconds of CLOCK_MONOTONIC; the clock is in kHz.
   all.completion_timestamp_mask = UINT64_MAX;

@@ -157,6 +157,10 @@ struct roce_mw {
 // Not in the header of every release.
 #define ROCE_WR_ATOMIC_WRITE 15
 
+// Bits of device_cap_flags_ex, which older headers have not.
+#define ROCE_DEVICE_FLUSH_GLOBAL (UINT64_C(1) << 38)
+#define ROCE_DEVICE_ATOMIC_WRITE (UINT64_C(1) << 40)
+
 // Memory that no conversion of pages makes read-only (pages.c): the kernel can write there at any time. NULL where none is left.
 void *roce_room(size_t bytes);
 void roce_free_room(void *room, size_t bytes);
