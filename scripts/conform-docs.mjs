@@ -1,22 +1,24 @@
-// Writes docs/conform-results.md, and the table of docs/quirks.md between its markers, from the rules and the known lists of packages/conform:
+// Writes test/evidence/conform-results.md, and the table of docs/quirks.md between its markers, from the rules and the known lists of packages/conform:
 // `npm run docs:conform`. `--check` writes nothing and fails where a page is not current.
 //
 // The tests play the rules against each of these devices, and fail where one does something else than its list has: so a rule that
 // is not on a list passes.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { LISTS, RULES } from '../packages/conform/dist/index.js';
+import { CASE_RULES, LISTS, RULES as PLAYED } from '../packages/conform/dist/index.js';
 
 const BEGIN = '<!-- conform: begin, written by scripts/conform-docs.mjs -->';
 const END = '<!-- conform: end -->';
 
-const page = (name) => fileURLToPath(new URL(`../docs/${name}`, import.meta.url));
+const RULES = [...PLAYED, ...CASE_RULES];
+
+const page = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 const cell = (text) => text.replaceAll('|', '\\|').replaceAll(/([<>])/g, '\\$1');
 const row = (...cells) => `| ${cells.join(' | ')} |`;
 const table = (head, rows) => [row(...head), row(...head.map(() => '---')), ...rows].join('\n');
 
-/** A reason, with links to the pages that it names. */
-const reason = (because) => cell(because).replaceAll(/docs\/([\w-]+\.md)/g, '[$1]($1)');
+/** A reason, with links to the pages that it names. @param docs the folder of these pages, from that of the page */
+const reason = (because, docs) => cell(because).replaceAll(/docs\/([\w-]+\.md)/g, `[$1](${docs}$1)`);
 
 const DEVICES = Object.entries(LISTS);
 
@@ -46,7 +48,7 @@ function results() {
   const details = DEVICES.map(([name, list]) => {
     const entries = RULES.filter(({ id }) => id in list.deviations).map(({ id, title }) => {
       const { is, because } = list.deviations[id];
-      return row(id, cell(title), cell(is), reason(because));
+      return row(id, cell(title), cell(is), reason(because, '../../docs/'));
     });
     const lacks = Object.entries(list.untestable ?? {}).map(
       ([id, because]) => `\nNot testable: ${id}, as ${because}\n`,
@@ -58,7 +60,7 @@ function results() {
 
 <!-- Written by scripts/conform-docs.mjs: \`npm run docs:conform\`. -->
 
-Results of the ${RULES.length} rules of [roce conform](conform.md), in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
+Results of the ${RULES.length} rules of [roce conform](../../docs/conform.md), in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
 Linux 6.1 without the hostile rules, and of node-roce the first rules and those of the connection manager; the long tier plays every rule against all three. Both fail where a
 device does something else than here. The packets of a deviation: \`roce conform HOST --rule ID -o FOLDER\`.
 
@@ -79,22 +81,22 @@ function quirks(text) {
     const releases =
       having.length === rxe.length ? 'all' : having.map(([name]) => name.replace('rxe-', '')).join(', ');
     const { is, because } = having[0][1].deviations[id];
-    return row(id, releases, cell(is), reason(because));
+    return row(id, releases, cell(is), reason(because, ''));
   });
   const body = table(['rule', 'Linux', 'seen', 'reason'], rows);
   return `${text.slice(0, begin)}${BEGIN}\n\n${body}\n\n${text.slice(end)}`;
 }
 
 const PAGES = {
-  'conform-results.md': () => results(),
-  'quirks.md': () => quirks(readFileSync(page('quirks.md'), 'utf8')),
+  'test/evidence/conform-results.md': () => results(),
+  'docs/quirks.md': () => quirks(readFileSync(page('docs/quirks.md'), 'utf8')),
 };
 
 for (const [name, write] of Object.entries(PAGES)) {
   const text = write();
   if (!process.argv.includes('--check')) writeFileSync(page(name), text);
   else if (readFileSync(page(name), 'utf8') !== text) {
-    console.error(`docs/${name} is not current: npm run docs:conform`);
+    console.error(`${name} is not current: npm run docs:conform`);
     process.exitCode = 1;
   }
 }

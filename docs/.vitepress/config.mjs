@@ -31,7 +31,7 @@ const guide = [
 ];
 /** Pages of docs/ by section; the others are topics. */
 const SECTIONS = {
-  Tools: ['run', 'perf', 'capture', 'conform', 'conform-results', 'conform-mutants', 'simulation', 'interop'],
+  Tools: ['run', 'perf', 'capture', 'conform', 'simulation', 'interop'],
   Inside: [
     'architecture',
     'run-loop',

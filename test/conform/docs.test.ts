@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 
 const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
-test('docs/conform-results.md and the table of docs/quirks.md are current', async () => {
+test('conform-results.md and the table of docs/quirks.md are current', async () => {
   const check = [root('scripts/conform-docs.mjs'), '--check'];
   const { stderr } = await promisify(execFile)(process.execPath, check);
   expect(stderr).toBe('');

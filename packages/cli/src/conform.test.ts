@@ -35,9 +35,23 @@ test('a list that cannot be read is no deviation', async () => {
 });
 
 test('results that cannot be written are printed, and are no deviation', async () => {
-  const { code, out } = await conform('--rule', 'PSN-01', '--junit', join(ownFolder(), 'no', 'file'));
+  // A folder has the name.
+  const { code, out } = await conform('--rule', 'PSN-01', '--junit', ownFolder());
   expect(code).toBe(2);
   expect(out).toContain('model: 1 rules: 1 pass');
+});
+
+// Node's recursive mkdir would go round for ever in /proc.
+test.each([
+  ['--output', '/proc/none/results'],
+  ['--output', fileURLToPath(import.meta.url)],
+  ['--junit', '/proc/none/file'],
+  ['--html', '/none/file'],
+  ['--learn', '/none/file'],
+])('a place where nothing can be written is found before the run: %s %s', async (option, place) => {
+  const { code, out, err } = await conform('--rule', 'PSN-01', option, place);
+  expect({ code, out }).toEqual({ code: 2, out: '' });
+  expect(err).toContain(`${option} ${place}: E`);
 });
 
 test('a page has a column for this device, and one for each other', async () => {
@@ -185,5 +199,18 @@ describe('a capture', () => {
     expect((await played('--list', '--capture', capture)).out).toContain('\n14 rules. ');
     expect((await played('--list', '--rule', 'TRC-05')).out).toContain('needs capture');
     expect((await played('--list')).out).toContain('TRC-21');
+  });
+});
+
+test('the rules about packets judge those of the other rules', async () => {
+  const all = await conform('--rule', 'PSN-01,TRC');
+  expect(all.out).toMatch(/^pass +TRC-14 .*\n +note: \d+ occasions in the packets of the other rules$/m);
+  expect((await conform('--rule', 'PSN-01,TRC-14')).out).toContain('model: 2 rules: 2 pass');
+  expect((await conform('--rule', 'PSN-01')).out).toContain('model: 1 rules: 1 pass');
+  expect(await conform('--rule', 'TRC-14')).toMatchObject({
+    code: 2,
+    err: expect.stringContaining(
+      'rules about packets need --capture FILE, or rules whose packets they judge',
+    ),
   });
 });

@@ -9,7 +9,7 @@
  * takes no answer for 30 s, is sent away. Verbs:
  *
  *     hello                    the device, its GID, its limits; with -t, `token=` has to come with it, before anything else
- *     mr      size access      memory, registered; access: letters of l(ocal) w(rite) r(ead) a(tomic)
+ *     mr      size access      memory, registered; access: letters of l(ocal) w(rite) r(ead) a(tomic) f(lush)
  *     qp      type access qkey rc, uc or ud; in INIT; srq=1: with a shared receive queue, a new one or that of the pair `with`
  *     connect qp dgid dqpn rq_psn sq_psn mtu mdra mra rnr_timer timeout retry rnr_retry rtr_only
  *     state   qp               RESET ... ERR
@@ -159,6 +159,7 @@ static int access_of(const char *letters, int fallback)
         case 'r': flags |= IBV_ACCESS_REMOTE_READ; break;
         case 'a': flags |= IBV_ACCESS_REMOTE_ATOMIC; break;
         case 'b': flags |= IBV_ACCESS_MW_BIND; break;
+        case 'f': flags |= 1 << 8; break; /* IBV_ACCESS_FLUSH_GLOBAL, which older headers have not */
         default: break;
         }
     }
@@ -190,6 +191,8 @@ static void hello(void)
     struct ibv_device_attr device;
     struct ibv_port_attr port;
     union ibv_gid gid;
+    struct ibv_device_attr_ex extended;
+    unsigned long long flags = 0; /* what the device does that older headers have no names for: FLUSH is bit 38, ATOMIC WRITE bit 40 */
     int i;
 
     if (token) {
@@ -201,8 +204,10 @@ static void hello(void)
     }
     if (ibv_query_device(context, &device) || ibv_query_port(context, 1, &port) || ibv_query_gid(context, 1, gid_index, &gid))
         return refuse("query", errno);
-    say("{\"ok\":true,\"agent\":1,\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
-        ibv_get_device_name(context->device), device.fw_ver, device.vendor_id, device.vendor_part_id,
+    if (ibv_query_device_ex(context, NULL, &extended) == 0)
+        flags = extended.device_cap_flags_ex;
+    say("{\"ok\":true,\"agent\":1,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
+        flags, ibv_get_device_name(context->device), device.fw_ver, device.vendor_id, device.vendor_part_id,
         128 << port.active_mtu, device.max_qp_rd_atom);
     for (i = 0; i < 16; i++)
         say("%02x", gid.raw[i]);

@@ -12,6 +12,7 @@ import type { Playing } from './device-side.ts';
 import { ETHERNET_BYTES, headersBelow, setLengths, sourceOfFrame } from './headers.ts';
 import { type Entry, entryOf, type Line } from './line.ts';
 import { NEEDS, type Need } from './needs.ts';
+import type { CaseConnection } from './passive/connection.ts';
 import { Session } from './session.ts';
 
 export interface Waits {
@@ -69,6 +70,15 @@ export class Case implements Playing, CmPlaying {
 
   get waits(): Waits {
     return this.#bench.waits;
+  }
+
+  /** The reliable ones. */
+  get connections(): CaseConnection[] {
+    const own = this.sessions.flatMap(({ spec, qpn }) => {
+      const { service, qpn: testerQpn, psn, pathMtu } = spec;
+      return service === 'rc' ? [{ testerQpn, deviceQpn: qpn, psn, pathMtu }] : [];
+    });
+    return [...own, ...this.#cmSessions.flatMap((session) => session.connection ?? [])];
   }
 
   /** Notes a deviation unless `ok`. The text is the same each time: no measured values. */
@@ -177,6 +187,7 @@ export class Case implements Playing, CmPlaying {
     if (spec.srq !== undefined) this.use('srq');
     if (spec.state === 'RTR') this.use('rtr');
     if (spec.windows) this.use('windows');
+    if (spec.access.includes('flush')) this.use('flush');
     if (differs(service, options)) this.use('attributes');
     if (service === 'rc' && options.regionAccess !== undefined) this.use('regions');
     const session = new Session(this, spec, await this.device.connect(spec));

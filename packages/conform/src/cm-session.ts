@@ -25,6 +25,7 @@ import {
   psnDiff,
 } from '@node-roce/wire';
 import type { Entry, Line } from './line.ts';
+import type { CaseConnection } from './passive/connection.ts';
 
 /** The part of a case that these sessions use. */
 export interface CmPlaying {
@@ -63,6 +64,8 @@ interface MadOptions {
 /** Fields of a packet of the queue pair that differ from the usual ones. */
 type DataOptions = Pick<PacketInput, 'extensions' | 'payload'>;
 
+/** The one that REQ asks for. */
+const PATH_MTU = 1024;
 /** ms between RTU and what counts on it. */
 const SETTLES = 20;
 /** ms that the device may take to release a connection that no rule looks at any more. */
@@ -102,6 +105,13 @@ export class CmSession {
   constructor(t: CmPlaying, numbers: CmNumbers) {
     this.#case = t;
     this.numbers = numbers;
+  }
+
+  /** The queue pairs, if REQ was accepted. */
+  get connection(): CaseConnection | undefined {
+    if (this.rep === undefined) return undefined;
+    const { localQpn: deviceQpn, startingPsn: psn } = this.rep;
+    return { testerQpn: this.numbers.qpn, deviceQpn, psn, pathMtu: PATH_MTU };
   }
 
   arrived(entry: Entry): void {

@@ -3,7 +3,7 @@
  * server) implements what it can; a rule that asks for more is not testable there.
  */
 
-export type Right = 'write' | 'read' | 'atomic';
+export type Right = 'write' | 'read' | 'atomic' | 'flush';
 
 /** A queue pair to create, with one memory region, and its connection to the tester. */
 export interface ConnectionSpec {

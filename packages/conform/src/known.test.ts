@@ -3,6 +3,7 @@ import { BrokenDevice } from '../testing/broken-device.ts';
 import { MUTANTS } from '../testing/mutants/all.ts';
 import { LISTS } from './known/lists.ts';
 import { compare, isNews, learn, parseKnownList, signature } from './known.ts';
+import { CASE_RULES } from './passive/cases.ts';
 import { junit, resultsJson, resultText, totalsText } from './report.ts';
 import { RULES, rules } from './rules/all.ts';
 import { play, type Result, run } from './run.ts';
@@ -92,7 +93,7 @@ test('each shipped list names rules that there are, each with a reason', () => {
     for (const [id, { is, because }] of Object.entries(deviations)) {
       const where = `${device}: ${id}`;
       expect(
-        RULES.map((rule) => rule.id),
+        [...RULES, ...CASE_RULES].map((rule) => rule.id),
         where,
       ).toContain(id);
       expect(is, where).not.toBe('');

@@ -41,7 +41,7 @@ test('each check of the model is left out by a mutant, or has a reason to stay',
   expect(CHECKS.map(({ name }) => name).filter((name) => !left.has(name))).toEqual(Object.keys(CHECKS_KEPT));
 });
 
-test('docs/conform-mutants.md is current (-u writes it)', async () => {
+test('test/evidence/conform-mutants.md is current (-u writes it)', async () => {
   const namesOf = (id: string) => ROWS.filter((row) => row.id === id).map(({ name }) => name);
   const rows = RULES.map(({ id, title }) => {
     const names = namesOf(id).join('; ') || `none: ${WITHOUT_MUTANT[id]}`;
@@ -51,12 +51,12 @@ test('docs/conform-mutants.md is current (-u writes it)', async () => {
 
 <!-- Written by packages/conform/src/mutants.test.ts: \`npx vitest run packages/conform/src/mutants.test.ts -u\`. -->
 
-The suite breaks the reference model of [packages/sim](../packages/sim), or its connection manager, in ${Object.keys(MUTANTS).length} ways, one at a time and in virtual
-time. Each way has to be seen by the rules in whose row it stands; a rule without one has a reason. So the [tester](conform.md) is tested.
+The suite breaks the reference model of [packages/sim](../../packages/sim), or its connection manager, in ${Object.keys(MUTANTS).length} ways, one at a time and in virtual
+time. Each way has to be seen by the rules in whose row it stands; a rule without one has a reason. So the [tester](../../docs/conform.md) is tested.
 
 | rule | requirement | ways to break it that the rule sees |
 | --- | --- | --- |
 ${rows.join('\n')}
 `;
-  await expect(page).toMatchFileSnapshot('../../../docs/conform-mutants.md');
+  await expect(page).toMatchFileSnapshot('../../../test/evidence/conform-mutants.md');
 });

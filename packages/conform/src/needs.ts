@@ -6,6 +6,8 @@ export const NEEDS = {
   write: 'remote write',
   read: 'remote read',
   atomic: 'remote atomics',
+  flush: 'FLUSH',
+  atomicWrite: 'ATOMIC WRITE',
   receives: 'receives posted at the device',
   srq: 'a shared receive queue',
   post: 'requests posted at the device',

@@ -5,6 +5,7 @@ import { Untestable } from './device.ts';
 import { ladderOf } from './ladder.ts';
 import type { Entry } from './line.ts';
 import type { Need } from './needs.ts';
+import type { CaseConnection } from './passive/connection.ts';
 import type { NamedRule, Rule } from './rule.ts';
 
 /**
@@ -34,6 +35,8 @@ export interface Result {
   /** Needs that the rule made use of. */
   used: ReadonlySet<Need>;
   entries: readonly Entry[];
+  /** Its reliable connections. */
+  connections: readonly CaseConnection[];
   /** Text of the packets, with relative PSNs. */
   ladder: string;
   /** ms, of the line's clock. */
@@ -51,9 +54,9 @@ export async function play(rule: Rule, bench: Bench): Promise<Result> {
     () => [],
     (error: unknown) => [`closing: ${textOf(error)}`],
   );
-  const { notes, used, entries } = t;
+  const { notes, used, entries, connections } = t;
   const time = bench.line.now() - start;
-  return { rule, verdict, why, notes: [...notes, ...closing], used, entries, ladder, time };
+  return { rule, verdict, why, notes: [...notes, ...closing], used, entries, connections, ladder, time };
 }
 
 async function judge(rule: Rule, t: Case): Promise<Pick<Result, 'verdict' | 'why'>> {

@@ -1,6 +1,7 @@
 /** `roce conform`: plays the rules of the conformance tester against a device. */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { accessSync, constants } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import {
   AGENT_SOURCE,
   type Bench,
@@ -9,11 +10,13 @@ import {
   compare,
   type DeviceInfo,
   isNews,
+  judgeCases,
   junit,
   type KnownList,
   LISTS,
   learn,
   modelBench,
+  type NamedRule,
   type OpenBench,
   type OpenOptions,
   open,
@@ -30,6 +33,7 @@ import {
   ruleText,
   totalsText,
 } from '@node-roce/conform';
+import { makeFolder } from '../make-folder.ts';
 import { UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 import { type CaptureChoices, judge as judgeCaptured, passiveRules } from './conform-capture.ts';
@@ -69,29 +73,55 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
     if (host !== undefined) throw new UsageError('a host, or --capture, not both');
     return judgeCaptured(given.capture, await knownList(given.device), given, terminal);
   }
-  const isOfCaptures = /^\s*TRC\b/i.test(given.rule ?? '');
-  const chosen = given.capture !== undefined || isOfCaptures ? [] : chosenRules(given);
+  const names = given.rule?.split(',').map((each) => each.trim());
+  const passiveNames = names?.filter((name) => /^TRC\b/i.test(name));
+  const isOfCaptures = names !== undefined && names.length === passiveNames?.length;
+  const passive = passiveNames?.length === 0 ? [] : passiveRules(passiveNames?.join());
+  const played = names?.filter((name) => !/^TRC\b/i.test(name));
+  const chosen = given.capture !== undefined || isOfCaptures ? [] : chosenRules(given, played);
   if (given.list) {
-    const passive = given.capture !== undefined || isOfCaptures ? passiveRules(given.rule) : [];
-    if (given.rule === undefined && passive.length === 0 && !given.first)
-      passive.push(...passiveRules(undefined));
+    if (given.first) passive.length = 0;
     for (const rule of [...chosen, ...passive]) terminal.line(ruleText(rule));
     terminal.line(
       `\n${chosen.length + passive.length} rules. Lists of known deviations: ${Object.keys(LISTS).join(', ')}`,
     );
     return 0;
   }
-  if (isOfCaptures) throw new UsageError(`${given.rule}: rules about captures need --capture FILE`);
+  if (isOfCaptures)
+    throw new UsageError(
+      `${given.rule}: rules about packets need --capture FILE, or rules whose packets they judge (PSN,TRC)`,
+    );
   const known = await knownList(given.device);
   const before = known ?? (await learnedBefore(given.learn));
-  const plan: Plan = { chosen, known, before, others: await otherResults(given) };
+  prepare(given);
+  const plan: Plan = { chosen, passive, known, before, others: await otherResults(given) };
   if (given.via === 'model') return judge(plan, modelBench, { name: 'model' }, given, terminal);
   if (host === undefined) throw new UsageError('expected the host of the device, or --via model');
   return overNetwork(host, given.via, plan, given, terminal);
 }
 
+/** Finds out before a run of minutes whether its results can be written. */
+function prepare({ output, junit, html, learn }: Given): void {
+  const files = Object.entries({ junit, html, learn });
+  try {
+    if (output !== undefined) makeFolder(output);
+  } catch (error) {
+    throw new UsageError(`--output ${output}: ${(error as Error).message}`);
+  }
+  for (const [name, file] of files) {
+    if (file === undefined) continue;
+    try {
+      accessSync(dirname(file), constants.W_OK);
+    } catch (error) {
+      throw new UsageError(`--${name} ${file}: ${(error as Error).message}`);
+    }
+  }
+}
+
 interface Plan {
   chosen: readonly Rule[];
+  /** Rules about the packets of the others. */
+  passive: readonly NamedRule[];
   known: KnownList | undefined;
   /** A list that is learned keeps its reasons. */
   before: KnownList | undefined;
@@ -119,12 +149,13 @@ function isOfWay({ needs }: Rule, { via, list, rule }: Given): boolean {
   return needs.includes('listener') === (via === 'cm');
 }
 
-function chosenRules(given: Given): Rule[] {
+/** @param names all rules if it is absent */
+function chosenRules(given: Given, names: readonly string[] | undefined): Rule[] {
   const { rule, first, hostile, slow, list } = given;
-  const chosen = named(rule)
+  const chosen = named(names)
     .filter((each) => isOfWay(each, given))
     .filter((each) => !first || each.first)
-    .filter((each) => hostile || !each.hostile)
+    .filter((each) => hostile || list || !each.hostile)
     .filter((each) => slow || list || !each.slow);
   // With exit code 0 they would count as passed.
   if (chosen.length === 0)
@@ -134,9 +165,9 @@ function chosenRules(given: Given): Rule[] {
   return chosen;
 }
 
-function named(selectors: string | undefined): Rule[] {
+function named(selectors: readonly string[] = []): Rule[] {
   try {
-    return rules(...(selectors?.split(',').map((each) => each.trim()) ?? []));
+    return rules(...selectors);
   } catch (error) {
     throw new UsageError((error as Error).message);
   }
@@ -184,7 +215,7 @@ async function overNetwork(
 }
 
 async function judge(
-  { chosen, known, before, others }: Plan,
+  { chosen, passive, known, before, others }: Plan,
   bench: Bench | (() => Bench),
   device: DeviceInfo,
   given: Given,
@@ -192,12 +223,19 @@ async function judge(
 ): Promise<number> {
   const { repeat, strict = false, json } = given;
   let count = 0;
-  const onResult = (result: Result) => {
-    terminal.progress(`${++count} of ${chosen.length}`);
+  const show = (result: Result) => {
     const [shown] = known === undefined ? [result] : compare([result], known);
     if (!json) terminal.line(resultText(shown));
   };
-  const played = await play(chosen, bench, { onResult, signal: terminal.signal, repeat });
+  const onResult = (result: Result) => {
+    terminal.progress(`${++count} of ${chosen.length}`);
+    show(result);
+  };
+  const active = await play(chosen, bench, { onResult, signal: terminal.signal, repeat });
+  const { line } = typeof bench === 'function' ? bench() : bench;
+  const besides = judgeCases(active, line).filter(({ rule }) => passive.some(({ id }) => id === rule.id));
+  for (const result of besides) show(result);
+  const played = [...active, ...besides];
   const results = known === undefined ? played : compare(played, known);
   if (json) terminal.json(resultsJson(results, device));
   else terminal.line(`\n${device.name}: ${totalsText(results)}`);
@@ -210,7 +248,7 @@ async function judge(
     terminal.message(`roce conform: ${(error as Error).message}`);
     return CANNOT;
   }
-  const left = chosen.length - played.length;
+  const left = chosen.length - active.length;
   if (left > 0 && !terminal.signal.aborted)
     terminal.message(`roce conform: the agent is gone, and ${left} rules were not played`);
   if (results.some(({ verdict }) => verdict === 'broken') || left > 0) return CANNOT;
@@ -224,7 +262,6 @@ async function judge(
 async function write(results: readonly Result[], device: DeviceInfo, given: Given): Promise<void> {
   if (given.junit) await writeFile(given.junit, junit(results, device, given.strict));
   if (given.output === undefined) return;
-  await mkdir(given.output, { recursive: true });
   for (const result of results) {
     if (result.verdict === 'pass' || result.verdict === 'not testable') continue;
     await writeFile(join(given.output, `${result.rule.id}.txt`), caseText(result));

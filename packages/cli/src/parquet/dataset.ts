@@ -13,6 +13,7 @@ import {
   rmSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { makeFolder } from '../make-folder.ts';
 import type { TableClock } from './clock.ts';
 import type { Column, Table } from './columns.ts';
 import { TableFile } from './table-file.ts';
@@ -215,13 +216,6 @@ export class Dataset {
     }
     if (this.#isNew) removeEmpty(this.#folder);
   }
-}
-
-/** As mkdir -p does. Node 20's own loops for ever where a file system takes no folder and calls that ENOENT, as /proc does. */
-function makeFolder(folder: string): void {
-  const parent = dirname(folder);
-  if (!existsSync(parent)) makeFolder(parent);
-  if (!existsSync(folder)) mkdirSync(folder);
 }
 
 function removeEmpty(folder: string): void {

@@ -43,7 +43,7 @@ const STATUSES = [
   'GENERAL_ERR',
 ] as const;
 
-const LETTERS: Readonly<Record<Right, string>> = { write: 'w', read: 'r', atomic: 'a' };
+const LETTERS: Readonly<Record<Right, string>> = { write: 'w', read: 'r', atomic: 'a', flush: 'f' };
 const lettersOf = (rights: readonly Right[]): string => rights.map((right) => LETTERS[right]).join('');
 
 /** `enum ibv_mtu`. */
@@ -273,9 +273,18 @@ const LACKS: readonly number[] = [EINVAL, ENOSYS, EOPNOTSUPP, EPERM];
 
 const isLack = (error: unknown): error is Refused => error instanceof Refused && LACKS.includes(error.errno);
 
+/** Of `device_cap_flags_ex`. */
+const FLAGS = { flush: 1n << 38n, atomicWrite: 1n << 40n } as const;
+
+const flagsOf = (text: unknown): bigint => (/^\d+$/.test(String(text)) ? BigInt(String(text)) : 0n);
+
+/** Abilities of a device, by its flags; an older agent does not report them. */
+const offersOf = (flags: bigint): readonly Need[] =>
+  (['flush', 'atomicWrite'] as const).filter((need) => (flags & FLAGS[need]) !== 0n);
+
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
-  const { ok: _, agent: __, ...facts } = await agent.call('hello', { token });
+  const { ok: _, agent: __, flags = '0', ...facts } = await agent.call('hello', { token });
   const info: DeviceInfo = { ...(facts as DeviceInfo), name: String(facts.device) };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const access = `l${lettersOf(spec.regionAccess)}${spec.windows ? 'b' : ''}`;
@@ -309,7 +318,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
   };
   return {
     info,
-    offers: new Set(OFFERS),
+    offers: new Set([...OFFERS, ...offersOf(flagsOf(flags))]),
     connect,
     get isLost() {
       return agent.gone;

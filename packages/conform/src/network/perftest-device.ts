@@ -15,8 +15,11 @@ import {
 } from '../device.ts';
 import type { Need } from '../needs.ts';
 
+/** A right that a server of perftest can allow. */
+type ServedRight = Exclude<Right, 'flush'>;
+
 /** Programs, each at the port so far behind the first. */
-const PROGRAMS: Readonly<Record<Right, { name: string; offset: number }>> = {
+const PROGRAMS: Readonly<Record<ServedRight, { name: string; offset: number }>> = {
   write: { name: 'ib_write_bw', offset: 0 },
   read: { name: 'ib_read_bw', offset: 1 },
   atomic: { name: 'ib_atomic_bw', offset: 2 },
@@ -140,17 +143,19 @@ async function converse(dialogue: Dialogue, spec: ConnectionSpec): Promise<Devic
 }
 
 /** A connection that perftest's servers have: their attributes, and one right. */
-function rightOf({ service, uses, receives, size, pathMtu, state }: ConnectionSpec): Right {
+function rightOf({ service, uses, receives, size, pathMtu, state }: ConnectionSpec): ServedRight {
   if (service !== 'rc' || receives > 0 || size !== REGION || pathMtu !== USUAL_MTU || state !== 'RTS')
     throw new Untestable('a perftest server has no such connection');
   if (uses.length > 1) throw new Untestable('a perftest server has one right');
-  return uses[0] ?? 'write';
+  const [right = 'write'] = uses;
+  if (right === 'flush') throw new Untestable('perftest has no FLUSH');
+  return right;
 }
 
 /** @param port of `ib_write_bw`; `ib_read_bw` and `ib_atomic_bw` are at the next ones */
 export function perftestDevice(host: string, port = PERFTEST_PORT): Device {
-  const seen = new Set<Right>();
-  const missing = new Set<Right>();
+  const seen = new Set<ServedRight>();
+  const missing = new Set<ServedRight>();
   const open = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const right = rightOf(spec);
     const { name, offset } = PROGRAMS[right];

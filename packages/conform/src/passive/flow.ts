@@ -44,6 +44,8 @@ export class Flow {
   next = 0;
   /** Where the requester goes on if it goes neither back nor ahead. */
   position = 0;
+  /** Where it may go on as well: behind the READ of which it asked for a part again. */
+  behindRead: number | undefined;
   /** Highest position that is acknowledged. */
   acknowledged = -1;
   /** Positions of new requests that were not seen. */
@@ -97,7 +99,9 @@ export class Flow {
     if (at > this.next) this.gaps++;
     if (known !== undefined) known.copies++;
     else this.#add({ at, span, packet, copies: 1, message: isNew ? this.messages : -1, gaps: this.gaps });
-    this.awaitedAt(at)?.starts.add(at);
+    const read = this.awaitedAt(at);
+    read?.starts.add(at);
+    this.behindRead = read?.packet.info.isReadRequest ? read.at + read.span : undefined;
     if (isNew) {
       for (let hole = this.next; hole < at; hole++) this.holes.add(hole);
       if (packet.info.first) this.messages++;

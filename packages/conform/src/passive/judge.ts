@@ -183,7 +183,7 @@ function resultOf(rule: NamedRule, tally: Tally, counts: boolean): Result {
   const explained = open.map(
     ([text, seen]) => `${framesText(text, seen)}; a loss outside of the capture explains it`,
   );
-  const result = { rule, used: new Set<never>(), entries: [], ladder: '', time: 0 };
+  const result = { rule, used: new Set<never>(), entries: [], connections: [], ladder: '', time: 0 };
   if (deviations.size > 0)
     return {
       ...result,

@@ -1,6 +1,7 @@
 /** A packet of a trace, as the passive rules see it. */
 import type { RocePacket } from '@node-roce/capture';
 import {
+  type AtomicEthValue,
   aethMsn,
   aethSyndrome,
   decodeAtomicEth,
@@ -31,6 +32,11 @@ export interface TracePacket {
   isCnpFilled: boolean;
 }
 
+/** Address, key and operands. The field for the value compared with means nothing in a FETCH ADD. */
+export function atomicText({ key }: OpcodeInfo, { va, rkey, swapAdd, compare }: AtomicEthValue): string {
+  return [va, rkey, swapAdd, ...(key.endsWith('FETCH_ADD') ? [] : [compare])].join();
+}
+
 /** A copy of a packet of a capture; undefined if the capture cut its headers. */
 export function tracePacket(packet: RocePacket): TracePacket | undefined {
   const { frame, time, info, psn, payloadLength, bytes, bth, end, payload, ecn, becn } = packet;
@@ -45,7 +51,7 @@ export function tracePacket(packet: RocePacket): TracePacket | undefined {
     syndrome: aeth < 0 ? -1 : aethSyndrome(bytes, bth + aeth),
     msn: aeth < 0 ? 0 : aethMsn(bytes, bth + aeth),
     reth: reth < 0 ? undefined : decodeReth(bytes, bth + reth),
-    atomic: atomicEth < 0 ? undefined : Object.values(decodeAtomicEth(bytes, bth + atomicEth)).join(),
+    atomic: atomicEth < 0 ? undefined : atomicText(info, decodeAtomicEth(bytes, bth + atomicEth)),
     isMarked: ecn === 3,
     becn,
     isCnpFilled: cnp >= 0 && bytes.subarray(bth + cnp, bth + cnp + 16).some((byte) => byte !== 0),

@@ -52,18 +52,18 @@ export class RequesterRules {
   }
 
   #inOrder({ frame }: TracePacket, at: number): void {
-    const { next, position, unacknowledged } = this.#flow;
+    const { next, position, behindRead, unacknowledged } = this.#flow;
     const tally = this.#tally('TRC-01');
     tally.occasions++;
     if (at > next) this.#gaps.push({ at: next, frame });
     // A requester that had gone back and goes on with new requests.
-    if (position < next && unacknowledged < next)
+    if (position < next && behindRead !== next && unacknowledged < next)
       this.#tally('TRC-02').wrong('left out a packet that is not acknowledged', frame, this.#isCertain);
   }
 
   #wentBack({ frame }: TracePacket, at: number, span: number): void {
-    const { position, next, unacknowledged } = this.#flow;
-    if (at === position) return;
+    const { position, behindRead, next, unacknowledged } = this.#flow;
+    if (at === position || at === behindRead) return;
     // A requester may repeat its last packet at any time, to ask for an ACK that was lost.
     if (at > unacknowledged && at + span === next) return;
     const tally = this.#tally('TRC-02');
@@ -83,7 +83,7 @@ export class RequesterRules {
     const read = this.#flow.awaitedAt(at);
     if (read?.packet.info.isReadRequest) {
       if (!info.isReadRequest) tally.wrong('another request in the place of a READ', frame, true);
-      else if (!this.#asksForTheRest(packet, at, read))
+      else if (!this.#asksForAPart(packet, at, read))
         tally.wrong('a READ again that asks for something else', frame, true);
       return;
     }
@@ -100,13 +100,15 @@ export class RequesterRules {
       tally.wrong('a request again with another RETH', frame, true);
   }
 
-  #asksForTheRest({ reth }: TracePacket, at: number, read: Sent): boolean {
+  /** The rest of the READ, or some of its responses. */
+  #asksForAPart({ reth }: TracePacket, at: number, read: Sent): boolean {
     const whole = read.packet.reth;
     if (reth === undefined || whole === undefined) return true;
-    const done = (at - read.at) * (this.#flow.pathMtu ?? 0);
-    return (
-      reth.rkey === whole.rkey && reth.va === whole.va + BigInt(done) && reth.length === whole.length - done
-    );
+    const { pathMtu = 0 } = this.#flow;
+    const done = (at - read.at) * pathMtu;
+    const rest = whole.length - done;
+    const isPart = reth.length === rest || (reth.length < rest && reth.length % pathMtu === 0);
+    return reth.rkey === whole.rkey && reth.va === whole.va + BigInt(done) && isPart;
   }
 
   #isWhole({ frame, info, length, reth }: TracePacket, at: number): void {

@@ -17,7 +17,7 @@ export const PASSIVE_RULES = [
     text: 'A responder that waits for a packet drops all behind it: one that is left out costs a time-out each time.',
   }),
   passive('TRC-03', {
-    title: 'a retransmitted packet is the packet that was sent before; a READ asks for the rest of itself',
+    title: 'a retransmitted packet is the packet that was sent before; a READ asks for a part of itself',
     section: '9.7.5.1.4',
     text: 'The responder may have executed the first copy: another second one is never executed, or at another place.',
   }),

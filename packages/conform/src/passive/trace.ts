@@ -116,7 +116,8 @@ export class Trace {
     this.#marked[otherOf(from)]--;
   }
 
-  finish(): void {
-    for (const dialogue of Object.values(this.#dialogues)) dialogue.finish(this.#time);
+  /** @param after ns behind the last packet in which nothing came */
+  finish(after = 0): void {
+    for (const dialogue of Object.values(this.#dialogues)) dialogue.finish(this.#time + after);
   }
 }

@@ -3,11 +3,13 @@ import type { Rule } from '../rule.ts';
 import { ackRules } from './acks.ts';
 import { alternatePathRules } from './alternate-paths.ts';
 import { atomicRules } from './atomics.ts';
+import { connectionLifeRules } from './connection-life.ts';
 import { connectionManagerRules } from './connection-manager.ts';
 import { duplicateRules } from './duplicates.ts';
 import { headerRules } from './headers.ts';
 import { keyRules } from './keys.ts';
 import { lengthRules } from './lengths.ts';
+import { placementRules } from './placement.ts';
 import { psnRules } from './psn.ts';
 import { readRules } from './reads.ts';
 import { requesterRules } from './requester.ts';
@@ -23,6 +25,7 @@ export const RULES: readonly Rule[] = [
   ...psnRules,
   ...duplicateRules,
   ...atomicRules,
+  ...placementRules,
   ...ackRules,
   ...rnrRules,
   ...sharedRules,
@@ -36,6 +39,7 @@ export const RULES: readonly Rule[] = [
   ...readRules,
   ...unreliableRules,
   ...connectionManagerRules,
+  ...connectionLifeRules,
   ...alternatePathRules,
   ...slowRules,
 ];

@@ -169,4 +169,29 @@ export const atomicRules = [
       }
     },
   ),
+  rule(
+    'ATO-14',
+    {
+      title: 'the field for the value compared with is 0 in a FETCH ADD',
+      section: '9.2, 9.4.5',
+      should: true,
+      needs: ['rc', 'post', 'completions'],
+      text: 'It means nothing there. Other bytes in it may be memory that the device never cleared, and leave the host with it.',
+    },
+    async (t) => {
+      const s = await t.req({ timeout: 20 });
+      let isClear = true;
+      for (const n of [0, 1, 2]) {
+        await s.post('faa', { id: n, length: 8, offset: 8192, remote: REMOTE, compareAdd: 42n });
+        // An earlier one may be repeated meanwhile.
+        const came = await s.allUntil((entry) => s.requestAt(entry) === n);
+        const operands = came.at(-1)?.packet?.extensions.atomicEth;
+        if (!t.want(operands !== undefined, `wanted an atomic, got ${s.list(came)}`)) return;
+        isClear &&= operands?.compare === 0n;
+        s.reply('RC_ATOMIC_ACKNOWLEDGE', n, { extensions: { atomicAckEth: { original: 0n } } });
+        await s.completed([`${n}:SUCCESS`], 'atomic');
+      }
+      t.want(isClear, 'bytes in the field');
+    },
+  ),
 ];

@@ -3,9 +3,8 @@ import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import type { Case } from '../case.ts';
 import type { CmSession, Heard } from '../cm-session.ts';
 import { bytes } from '../device-side.ts';
-import type { Entry } from '../line.ts';
 import { type RuleSpec, rule } from '../rule.ts';
-import { isTaken } from './service.ts';
+import { BUFFER, isRead, isSend, itsRead, LENGTHS, MTU } from './service.ts';
 
 type Spec = Omit<RuleSpec, 'needs'>;
 
@@ -34,34 +33,6 @@ const repeats = (messages: readonly Heard[]): number => messages.filter(({ name 
 
 /** A port of TCP's space that nothing listens at: discard. */
 const NOBODY = ipCmServiceId(PortSpace.TCP, 9);
-
-const BUFFER = { va: 0x10_0000n, rkey: 0x55 } as const;
-const MTU = 1024;
-/** Bytes that rping has without `-S`: one packet; and a READ of four. */
-const LENGTHS = { usual: 64, long: 4 * MTU } as const;
-
-/** The message by which rping's client names its buffer: the server READs it. */
-function rpingBuffer(length: number): Uint8Array {
-  const message = new Uint8Array(16);
-  const view = new DataView(message.buffer);
-  view.setBigUint64(0, BUFFER.va);
-  view.setUint32(8, BUFFER.rkey);
-  view.setUint32(12, length);
-  return message;
-}
-
-const isRead = ({ packet }: Entry): boolean => packet?.info.isReadRequest === true;
-const isSend = ({ packet }: Entry): boolean => packet?.info.isSend === true;
-
-/** Makes the service READ, as rping's does. */
-async function itsRead(c: CmSession, t: Case, length: number): Promise<Entry | undefined> {
-  if ((await c.established()) === undefined) return undefined;
-  c.send('RC_SEND_ONLY', 0, { payload: rpingBuffer(length) });
-  const taken = await c.packet((entry) => isTaken(entry) && c.at(entry) === 0);
-  if (!t.want(taken !== undefined, 'a SEND with the PSN that REP asks for is not taken')) return undefined;
-  const read = await c.packet(isRead, t.waits.patience);
-  return read ?? t.skip('the service does not READ what a client of rping offers');
-}
 
 /** The responses of a READ of 4096 bytes, but those at `lost`. */
 function respond(c: CmSession, lost: readonly number[] = []): void {

@@ -75,7 +75,10 @@ export class ListeningModel extends ModelDevice {
   /** The service: takes its events, and goes on with its connections. */
   #serve(now: number): void {
     for (const event of this.cm.events.splice(0)) this.#take(event, now);
-    for (const qp of this.#served.values()) this.#goOn(qp);
+    for (const [handle, qp] of this.#served) {
+      this.#goOn(qp);
+      if (qp.state === 'ERR') this.cm.disconnect(handle, now);
+    }
   }
 
   #take({ kind, handle, message }: CmEvent, now: number): void {

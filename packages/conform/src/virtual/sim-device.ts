@@ -25,6 +25,7 @@ const RIGHTS: Readonly<Record<Right, number>> = {
   write: ModelAccess.REMOTE_WRITE,
   read: ModelAccess.REMOTE_READ,
   atomic: ModelAccess.REMOTE_ATOMIC,
+  flush: ModelAccess.FLUSH_GLOBAL,
 };
 
 const bitsOf = (rights: readonly Right[]): number => rights.reduce((bits, right) => bits | RIGHTS[right], 0);
@@ -37,6 +38,7 @@ const BOTH: readonly Need[] = [
   'write',
   'read',
   'atomic',
+  'atomicWrite',
   'receives',
   'post',
   'completions',
@@ -133,6 +135,7 @@ export function adapterDevice(
     'ud',
     'srq',
     'regions',
+    'flush',
     'destroy',
     'deregister',
     'windows',

@@ -1,6 +1,7 @@
 import type { Mutant } from '../broken-device.ts';
 import { connectionManagerMutants } from './connection-manager.ts';
 import { headerMutants } from './headers.ts';
+import { placementMutants } from './placement.ts';
 import { repetitionMutants } from './repetitions.ts';
 import { requesterMutants } from './requester.ts';
 import { responderMutants } from './responder.ts';
@@ -13,6 +14,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...repetitionMutants,
   ...requesterMutants,
   ...headerMutants,
+  ...placementMutants,
   ...sharedMutants,
   ...windowMutants,
   ...unreliableMutants,

@@ -142,6 +142,27 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
     seenBy: ['CM-19', 'CM-20'],
     ...sends('REP', ({ startingPsn }) => ({ startingPsn: startingPsn + 1 })),
   },
+  'a DREQ is not answered behind one of its own': {
+    seenBy: ['CM-31'],
+    ...hears('DREQ', (_message, { cm }) =>
+      [...cm.connections.values()].some(({ state }) => state === 'DREQ_SENT') ? undefined : {},
+    ),
+  },
+  'each connection has the same queue pair number': {
+    seenBy: ['CM-33'],
+    ...hears('DREQ', (_message, { cm }) => ({
+      remoteQpn: [...cm.connections.values()].at(-1)?.localQpn ?? 0,
+    })),
+    ...sends('REP', () => ({ localQpn: 0x1234 })),
+  },
+  'the retry count of REQ is not taken': {
+    seenBy: ['CM-36'],
+    ...hears('REQ', () => ({ retryCount: 3 })),
+  },
+  'the RNR retry count of REQ is not taken': {
+    seenBy: ['CM-36'],
+    ...hears('REQ', () => ({ rnrRetryCount: 3 })),
+  },
   'a SIDR_REQ for nobody is not answered': { seenBy: ['CM-23'], ...sends('SIDR_REP', never) },
   'a SIDR_REQ for nobody is answered with success': {
     seenBy: ['CM-23'],

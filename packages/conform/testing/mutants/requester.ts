@@ -318,6 +318,10 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
       () => undefined,
     ),
   },
+  'a FETCH ADD with bytes in the field for the value compared with': {
+    seenBy: ['ATO-14'],
+    send: (p) => [p.atomicEth ? { ...p, atomicEth: { ...p.atomicEth, compare: 0xbadn } } : p],
+  },
   'an ACK completes an atomic': {
     seenBy: ['ATO-13'],
     ...response(
