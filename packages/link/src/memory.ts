@@ -85,6 +85,7 @@ export class MemoryLink implements Link {
   /** Groups joined, by local index; 0 is the link's own address. */
   readonly #groups: (string | undefined)[] = ['itself'];
   readonly #waker = new LoopWaker();
+  #watched = false;
   #dropped = 0;
   #sent = 0;
   #received = 0;
@@ -155,7 +156,7 @@ export class MemoryLink implements Link {
       return;
     }
     this.#queue.push(packet);
-    if (this.#queue.length === 1) this.#waker.wake();
+    if (this.#watched && this.#queue.length === 1) this.#waker.wake();
   }
 
   receive(batch: RxBatch): number {
@@ -190,11 +191,13 @@ export class MemoryLink implements Link {
   }
 
   watch(onWake: () => void): void {
+    this.#watched = true;
     this.#waker.watch(onWake);
     if (this.#queue.length > 0) this.#waker.wake();
   }
 
   unwatch(): void {
+    this.#watched = false;
     this.#waker.unwatch();
   }
 

@@ -3,6 +3,7 @@
  * does not take it below the rate of the path: packets are lost for other reasons than congestion, too.
  */
 import { psnDiff } from '@node-roce/wire';
+import type { Own } from '../own.ts';
 import type { TimePlace } from '../times.ts';
 import { type CongestionController, Loss } from './controller.ts';
 import { DeliveryRate, type PathTimes } from './delivery.ts';
@@ -23,8 +24,8 @@ const ACK_SHARE_WHOLE = 1 / 16;
 
 /** The window is WINDOW_MIN … WINDOW_MAX; a loss is reacted to once per window of packets. */
 export class Aimd implements CongestionController {
+  readonly window: number = WINDOW_START;
   readonly #delivery: DeliveryRate;
-  #window = WINDOW_START;
   /** Where growth turns from doubling per round trip to one packet per round trip. */
   #threshold = WINDOW_MAX;
   /** Packets acknowledged since the window last grew by one. */
@@ -44,10 +45,6 @@ export class Aimd implements CongestionController {
     this.#delivery = new DeliveryRate(path, place);
   }
 
-  get window(): number {
-    return this.#window;
-  }
-
   get rate(): number {
     return 0;
   }
@@ -60,15 +57,15 @@ export class Aimd implements CongestionController {
     this.#isSilent = false;
     this.#delivery.acknowledged(packets, unackedPsn, sendPsn);
     if (this.#recoveryPsn >= 0 && psnDiff(unackedPsn, this.#recoveryPsn) >= 0) this.#recoveryPsn = -1;
-    if (this.#window >= WINDOW_MAX || this.#isFull()) return;
-    if (this.#window < this.#threshold) {
-      this.#window = Math.min(this.#window + packets, this.#threshold);
+    if (this.window >= WINDOW_MAX || this.#isFull()) return;
+    if (this.window < this.#threshold) {
+      (this as Own<Aimd>).window = Math.min(this.window + packets, this.#threshold);
       return;
     }
     this.#acknowledged += packets;
-    if (this.#acknowledged >= this.#window) {
-      this.#acknowledged -= this.#window;
-      this.#window = Math.min(this.#window + 1, WINDOW_MAX);
+    if (this.#acknowledged >= this.window) {
+      this.#acknowledged -= this.window;
+      (this as Own<Aimd>).window = Math.min(this.window + 1, WINDOW_MAX);
     }
   }
 
@@ -80,19 +77,19 @@ export class Aimd implements CongestionController {
     }
     this.#recoveryPsn = sendPsn;
     if (loss === Loss.TIMEOUT && !this.#isSilent) {
-      this.#windowBefore = this.#window;
+      this.#windowBefore = this.window;
       this.#thresholdBefore = this.#threshold;
       this.#isSilent = true;
     }
-    const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, this.#least());
-    this.#threshold = Math.max(least, this.#window >> 1, Math.min(this.#window, this.#delivered()));
-    this.#window = loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold;
+    const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.window, this.#least());
+    this.#threshold = Math.max(least, this.window >> 1, Math.min(this.window, this.#delivered()));
+    (this as Own<Aimd>).window = loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold;
     this.#acknowledged = 0;
   }
 
   /** As Eifel has it (RFC 4015): both go on from what they were. */
   undo(): void {
-    this.#window = Math.max(this.#window, this.#windowBefore);
+    (this as Own<Aimd>).window = Math.max(this.window, this.#windowBefore);
     this.#threshold = Math.max(this.#threshold, this.#thresholdBefore);
     this.#recoveryPsn = -1;
   }
@@ -109,19 +106,19 @@ export class Aimd implements CongestionController {
 
   /** A gap costs the packets in flight, nearly as many as a short path holds. */
   #isCostly(): boolean {
-    return this.#sendsWhole && this.#window <= WINDOW_SHORT;
+    return this.#sendsWhole && this.window <= WINDOW_SHORT;
   }
 
   /** Growth would only fill a queue with retransmissions. */
   #isFull(): boolean {
     if (!this.#isCostly()) return false;
     const delivered = this.#delivered();
-    return delivered > 0 && this.#window >= Math.max(WINDOW_WHOLE, delivered);
+    return delivered > 0 && this.window >= Math.max(WINDOW_WHOLE, delivered);
   }
 
   reset(): void {
     this.#delivery.reset();
-    this.#window = WINDOW_START;
+    (this as Own<Aimd>).window = WINDOW_START;
     this.#threshold = WINDOW_MAX;
     this.#acknowledged = 0;
     this.#recoveryPsn = -1;
@@ -131,7 +128,7 @@ export class Aimd implements CongestionController {
   }
 
   check(): string | undefined {
-    const fits = this.#window >= WINDOW_MIN && this.#window <= WINDOW_MAX;
-    return fits ? undefined : `a window of ${this.#window} packets`;
+    const fits = this.window >= WINDOW_MIN && this.window <= WINDOW_MAX;
+    return fits ? undefined : `a window of ${this.window} packets`;
   }
 }

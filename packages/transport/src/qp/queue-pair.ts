@@ -293,7 +293,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
 
   /** Answers a doorbell: completes what was posted in ERR or SQE, else asks for a turn. */
   posted(): void {
-    this.takeUp();
+    if (this.isResizing) this.takeUp();
     if (this.state === QpStateCode.ERR) this.flush();
     else if (this.state === QpStateCode.SQE) this.#flushSends();
     else this.wantsTurn();

@@ -3,6 +3,7 @@ import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.
 import type { Context } from '../context.ts';
 import type { QpAttr, QpCap, QpCreated, QpQuery, QpResized } from '../control.ts';
 import { QpCounters } from '../counters.ts';
+import type { Own } from '../own.ts';
 import type { NewRing, Ring } from '../rings.ts';
 import type { Paths } from './paths.ts';
 import { checkResize, grantedCap, NextRings, type Queues } from './resize.ts';
@@ -28,13 +29,17 @@ export abstract class QueueShell {
   readonly hasReceives: boolean;
   readonly hasSends: boolean;
   readonly counters = new QpCounters();
+  /** `QpStateCode`. */
+  readonly state: number = QpStateCode.RESET;
+  /** The sizes; those of a resize once the program posts by them. */
+  readonly cap: QpCap;
+  /** There are rings of a resize that the program has not been seen to post to. */
+  readonly isResizing: boolean = false;
   readonly #context: Context;
   readonly #newRing: NewRing;
-  #cap: QpCap;
   #sq: Ring;
   #rq: Ring;
   #next: NextRings | undefined;
-  #state: number = QpStateCode.RESET;
 
   constructor(context: Context, { qpn, pd, cap, rings, hasReceives, hasSends, newRing }: ShellInit) {
     this.#context = context;
@@ -44,17 +49,12 @@ export abstract class QueueShell {
     this.hasSends = hasSends;
     this.#newRing = newRing;
     [this.#sq, this.#rq] = rings;
-    this.#cap = grantedCap(cap, hasSends ? this.#sq : undefined, hasReceives ? this.#rq : undefined);
-  }
-
-  /** The sizes; those of a resize once the program posts by them. */
-  get cap(): QpCap {
-    return this.#cap;
+    this.cap = grantedCap(cap, hasSends ? this.#sq : undefined, hasReceives ? this.#rq : undefined);
   }
 
   /** The sizes as a query shows them. */
   get capAsked(): QpCap {
-    return this.#next?.cap ?? this.#cap;
+    return this.#next?.cap ?? this.cap;
   }
 
   get sq(): Ring {
@@ -66,18 +66,13 @@ export abstract class QueueShell {
     return this.#rq;
   }
 
-  /** `QpStateCode`. */
-  get state(): number {
-    return this.#state;
-  }
-
   get stateName(): QpState {
-    return QP_STATES[this.#state];
+    return QP_STATES[this.state];
   }
 
   /** Number, sizes and rings of a new one: they go to the program. */
   get created(): QpCreated {
-    return { qpn: this.qpn, cap: { ...this.#cap }, sendQueue: this.#sq.shape, recvQueue: this.#rq.shape };
+    return { qpn: this.qpn, cap: { ...this.cap }, sendQueue: this.#sq.shape, recvQueue: this.#rq.shape };
   }
 
   // ------------------------------------------------------------------ control
@@ -120,7 +115,8 @@ export abstract class QueueShell {
   resize(cap: QpCap): QpResized {
     const next = new NextRings(this.#context, this.#newRing, cap, this.hasReceives);
     this.#next = next;
-    next.show(this.#state);
+    (this as Own<QueueShell>).isResizing = true;
+    next.show(this.state);
     return next.result(this.#rq);
   }
 
@@ -129,7 +125,7 @@ export abstract class QueueShell {
    * flushed (IBTA vol 1 §10.3.1.6), and if that overruns the completion queue, the change finds the queue pair in ERR.
    */
   followProgram(): void {
-    if (this.#next || this.#state === QpStateCode.SQE) this.posted();
+    if (this.isResizing || this.state === QpStateCode.SQE) this.posted();
   }
 
   /** Goes over to the rings of a resize, once the program posts there. */
@@ -137,10 +133,11 @@ export abstract class QueueShell {
     const next = this.#next;
     if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq }) || !this.fits(next)) return;
     this.#next = undefined;
+    (this as Own<QueueShell>).isResizing = false;
     const before = { sq: this.#sq, rq: this.#rq };
     this.#sq = next.sq;
     this.#rq = next.rq ?? this.#rq;
-    this.#cap = next.cap;
+    (this as Own<QueueShell>).cap = next.cap;
     this.moved(next, before);
   }
 
@@ -164,7 +161,7 @@ export abstract class QueueShell {
 
   /** Every change of a state but the first and the last goes through here. */
   protected setState(state: number): void {
-    if (this.#state === state) return;
+    if (this.state === state) return;
     const from = this.stateName;
     this.show(state);
     this.#context.stateChanged(this.qpn, from, this.stateName);
@@ -172,7 +169,7 @@ export abstract class QueueShell {
 
   /** Changes the state and shows it to the threads that post. */
   protected show(state: number): void {
-    this.#state = state;
+    (this as Own<QueueShell>).state = state;
     this.#sq.state = state;
     this.#rq.state = state;
     this.#next?.show(state);
@@ -182,14 +179,14 @@ export abstract class QueueShell {
 
   /** No queue pair whose completion has no place can go on (IBTA vol 1 §11.6.3.1). */
   completionLost(): void {
-    if (this.#state === QpStateCode.ERR) return;
+    if (this.state === QpStateCode.ERR) return;
     this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
     this.toError();
   }
 
   /** Ends the queue pair because of a fault of the engine itself. One that is destroyed is in RESET. */
   failed(): void {
-    if (this.#state === QpStateCode.ERR || this.#state === QpStateCode.RESET) return;
+    if (this.state === QpStateCode.ERR || this.state === QpStateCode.RESET) return;
     this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
     this.toError();
   }
@@ -200,7 +197,7 @@ export abstract class QueueShell {
   checkInvariants(): void {
     const broken = this.broken();
     if (broken !== undefined) this.bug(broken);
-    if (this.#sq.state !== this.#state || this.#rq.state !== this.#state)
+    if (this.#sq.state !== this.state || this.#rq.state !== this.state)
       this.bug('the rings show another state');
   }
 

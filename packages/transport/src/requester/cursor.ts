@@ -2,6 +2,7 @@
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import type { Context } from '../context.ts';
+import type { Own } from '../own.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { indexAfter, SendWqe, SGE_WORDS, Sge } from '../rings.ts';
@@ -12,30 +13,23 @@ import { addFragment, addFragments } from '../slots.ts';
  * element and offset stand at the packet's first byte.
  */
 export class SendCursor {
-  #entry = 0;
+  /** Free-running index of the entry. */
+  readonly entry: number = 0;
+  /** Of the packet. */
+  readonly psn: number = 0;
   #packet = 0;
-  #psn = 0;
   #element = 0;
   #offset = 0;
-
-  /** Free-running index of the entry. */
-  get entry(): number {
-    return this.#entry;
-  }
 
   /** Number of the packet in its entry. */
   get packet(): number {
     return this.#packet;
   }
 
-  get psn(): number {
-    return this.#psn;
-  }
-
   /** Before the first packet of an entry. */
   place(entry: number, psn: number): void {
-    this.#entry = entry;
-    this.#psn = psn;
+    (this as Own<SendCursor>).entry = entry;
+    (this as Own<SendCursor>).psn = psn;
     this.#packet = this.#element = this.#offset = 0;
   }
 
@@ -71,18 +65,18 @@ export class SendCursor {
 
   /** Past so many packets, the last of which is not the last of its entry. */
   step(packets: number): void {
-    this.#psn = psnAdd(this.#psn, packets);
+    (this as Own<SendCursor>).psn = psnAdd(this.psn, packets);
     this.#packet += packets;
   }
 
   /** Past `psns` PSNs, and past entries that were executed locally. */
   advance(queue: SendQueue, psns: number): void {
-    this.#psn = psnAdd(this.#psn, psns);
+    (this as Own<SendCursor>).psn = psnAdd(this.psn, psns);
     this.#packet += psns;
-    if (this.#packet < queue.packetsOf(this.#entry)) return;
+    if (this.#packet < queue.packetsOf(this.entry)) return;
     const { started } = queue;
-    do this.#entry = indexAfter(this.#entry);
-    while (this.#entry !== started && queue.packetsOf(this.#entry) === 0);
+    do (this as Own<SendCursor>).entry = indexAfter(this.entry);
+    while (this.entry !== started && queue.packetsOf(this.entry) === 0);
     this.#packet = this.#element = this.#offset = 0;
   }
 
@@ -98,7 +92,7 @@ export class SendCursor {
     length: number,
   ): boolean {
     const { words } = queue;
-    const list = queue.wordOf(this.#entry) + SendWqe.SGE;
+    const list = queue.wordOf(this.entry) + SendWqe.SGE;
     while (length > 0) {
       const w = list + this.#element * SGE_WORDS;
       // Once: another thread of the program may write a second value meanwhile.
@@ -138,7 +132,7 @@ export class SendCursor {
   ): number {
     const { words } = queue;
     if (this.#element >= owner.cap.maxSendSge) return 0;
-    const w = queue.wordOf(this.#entry) + SendWqe.SGE + this.#element * SGE_WORDS;
+    const w = queue.wordOf(this.entry) + SendWqe.SGE + this.#element * SGE_WORDS;
     const size = words[w + Sge.LENGTH];
     const count = Math.min(most, Math.floor((size - this.#offset) / length));
     if (count <= 0) return 0;
