@@ -41,7 +41,9 @@ export class SendQueue {
   #started = 0;
   /** READs and atomics in [head, started). */
   #readOrAtomics = 0;
-  /** Entries in [head, started) that are not messages of one packet which an ACK completes: with none, a PSN shows the entry. */
+  /** Packets of the first entry that was started since all were complete. */
+  #size = 1;
+  /** Entries in [head, started) that are not messages of so many packets which an ACK completes: with none, a PSN shows the entry. */
   #others = 0;
   #isAsleep = false;
 
@@ -172,6 +174,7 @@ export class SendQueue {
   start(psn: number, packets: number, { wire, readOrAtomic }: WrOpcodeRow): void {
     const at = this.#started & this.#mask;
     if (this.#spans === NO_SPANS) this.#spans = new Int32Array(2 * this.#ring.capacity);
+    if (this.#head === this.#started) this.#size = Math.max(1, packets);
     this.#spans[2 * at] = psn | (readOrAtomic ? READ_OR_ATOMIC : 0) | (wire << WIRE_SHIFT);
     this.#spans[2 * at + 1] = packets;
     this.#count(this.#started, 1);
@@ -182,6 +185,8 @@ export class SendQueue {
   startSends(psn: number, count: number, { wire }: WrOpcodeRow): void {
     const spans = this.#spans;
     const kind = wire << WIRE_SHIFT;
+    if (this.#head === this.#started) this.#size = 1;
+    else if (this.#size !== 1) this.#others += count;
     for (let i = 0; i < count; i++) {
       const at = (this.#started + i) & this.#mask;
       spans[2 * at] = ((psn + i) & PSN_MASK) | kind;
@@ -200,7 +205,7 @@ export class SendQueue {
   #count(index: number, by: 1 | -1): void {
     const isRead = this.isReadOrAtomic(index);
     if (isRead) this.#readOrAtomics += by;
-    if (isRead || this.packetsOf(index) !== 1) this.#others += by;
+    if (isRead || this.packetsOf(index) !== this.#size) this.#others += by;
   }
 
   /** Whether an entry was started as a READ or an atomic: the program may have written another operation since. */
@@ -210,11 +215,12 @@ export class SendQueue {
 
   /**
    * How many entries an ACK of `psn` completes, by its distance from the first PSN; −1 where they have to be looked at: READs and atomics, messages
-   * of several packets, local operations, or a PSN that is not out.
+   * of different lengths in packets, local operations, or a PSN that is not out.
    */
   reachedBy(psn: number): number {
     if (this.#others !== 0 || this.#head === this.#started) return -1;
-    const count = psnDiff(psn, this.firstPsn(this.#head)) + 1;
+    const packets = psnDiff(psn, this.firstPsn(this.#head)) + 1;
+    const count = this.#size === 1 ? packets : Math.floor(packets / this.#size);
     return count < 0 || count > indexDiff(this.#started, this.#head) ? -1 : count;
   }
 
@@ -327,7 +333,7 @@ export class SendQueue {
     for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
       const isRead = this.isReadOrAtomic(i);
       if (isRead) readOrAtomics++;
-      if (isRead || this.packetsOf(i) !== 1) others++;
+      if (isRead || this.packetsOf(i) !== this.#size) others++;
       const next = indexAfter(i);
       if (next !== this.#started && psnAdd(this.firstPsn(i), this.packetsOf(i)) !== this.firstPsn(next)) {
         return `the PSNs of entry ${next} do not follow`;

@@ -73,6 +73,34 @@ describe('an ACK', () => {
     expect(done()).toEqual([[3, 'SUCCESS']]);
   });
 
+  test.each([
+    ['equal messages of three packets', [600, 600, 600, 600, 600]],
+    ['a shorter one between', [600, 600, 8, 600, 600]],
+    ['longer ones behind', [8, 8, 600, 600, 8]],
+  ])('of each PSN, after each other one, completes what it covers: %s', (_what, lengths) => {
+    const ends: number[] = [];
+    for (const length of lengths) ends.push((ends.at(-1) ?? 0) + Math.ceil(length / MTU));
+    const covered = (psn: number) => ends.filter((end) => psn >= end - 1).length;
+    const last = ends[ends.length - 1];
+    for (let first = 0; first < last; first++) {
+      for (let second = first; second < last; second++) {
+        const { hand, post, ack, sent, done } = requester();
+        post('RDMA_WRITE', ...lengths);
+        expect(sent()).toHaveLength(last);
+        hand.put(ack(first));
+        expect(done()).toHaveLength(covered(first));
+        hand.put(ack(second));
+        expect(done()).toHaveLength(covered(second) - covered(first));
+        // What is behind is counted by the size of the first of them.
+        post('RDMA_WRITE', 600, 600);
+        expect(sent()).toHaveLength(6);
+        hand.put(ack(last + 2));
+        expect(done()).toHaveLength(lengths.length - covered(second) + 1);
+        hand.side.adapter.checkInvariants();
+      }
+    }
+  });
+
   test('in the middle of a message: the go-back-N begins behind it', () => {
     const { hand, post, ack, sent, done } = requester();
     post('RDMA_WRITE', 4 * MTU);
