@@ -52,16 +52,19 @@ describe('receiveDescriptor', () => {
   });
 });
 
-test.each(['file', 'mem'])('a descriptor of %s whose file system does not answer is refused at once', (name, context) => {
-  const path = join(folder, name);
-  writeFileSync(path, '');
-  const code = `import('@node-roce/dgram-native').then(({ ProcessMemory }) => {
+test.for(['file', 'mem'])(
+  'a descriptor of %s whose file system does not answer is refused at once',
+  (name, context) => {
+    const path = join(folder, name);
+    writeFileSync(path, '');
+    const code = `import('@node-roce/dgram-native').then(({ ProcessMemory }) => {
     try { new ProcessMemory(3, 0); } catch (error) { console.log(error.name); }
   })`;
-  const script = join(import.meta.dirname, 'blocked-descriptor.py');
-  const args = [script, path, process.execPath, '-e', code];
-  const options = { encoding: 'utf8', env: { ...process.env, PATIENCE: '120' } } as const;
-  const { status, stdout } = spawnSync('python3', args, options);
-  if (status === 77) return context.skip();
-  expect(stdout).toBe('RangeError\n');
-});
+    const script = join(import.meta.dirname, 'blocked-descriptor.py');
+    const args = [script, path, process.execPath, '-e', code];
+    const options = { encoding: 'utf8', env: { ...process.env, PATIENCE: '120' } } as const;
+    const { status, stdout } = spawnSync('python3', args, options);
+    if (status === 77) return context.skip();
+    expect(stdout).toBe('RangeError\n');
+  },
+);

@@ -1,6 +1,7 @@
 /** Debian's programs of librdmacm, unmodified, on the connection manager of `roce device`; and its interface by itself. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -320,6 +321,17 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
     expect(output).toBe('ok\n');
     expect(code).toBe(0);
     await gone();
+  });
+
+  test('a channel whose device has ended shows that once, and rests', async () => {
+    const own = await Devices.open('127.0.0.79');
+    const program = own.start(0, '/usr/bin/python3', [ucma, 'ended']);
+    await once(program.child.stdout!, 'data');
+    await own.close();
+    const { code, output } = await program.ended;
+    const lines = ['librdmacm of roce run: the device has ended', 'ok', 'ready'];
+    expect(output.trimEnd().split('\n').sort()).toEqual(lines);
+    expect(code).toBe(0);
   });
 
   test('the ids of a program that is killed end with it', async () => {

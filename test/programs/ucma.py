@@ -2,6 +2,7 @@
 
     ucma.py rules           checks errno of wrong commands, and descriptors; prints "ok"
     ucma.py hold PORT       listens, prints "listening" and stays
+    ucma.py ended           prints "ready", waits until its device has ended, and looks at its channels; prints "ok"
     ucma.py wild SEED SECONDS
                             commands of all kinds with wild contents; prints "N commands, M succeeded, K channels"
 """
@@ -191,6 +192,28 @@ def hold(port):
     time.sleep(600)
 
 
+def ended():
+    fd, waiting = channel(os.O_RDWR | os.O_NONBLOCK), channel()
+    os.set_inheritable(fd, True)
+    copy = os.dup(fd)
+    id = create(fd)
+    get = struct.pack('<Q', ROOM)
+    print('ready', flush=True)
+    expect('the end is seen', has_event(fd, 200), True)
+    expect('the end', send(fd, GET_EVENT, get), errno.EIO)
+    expect('a second look', has_event(fd), False)
+    expect('no event', send(fd, GET_EVENT, get), errno.EAGAIN)
+    expect('close-on-exec', fcntl.fcntl(fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC, 0)
+    expect('a character device', stat.S_ISCHR(os.fstat(fd).st_mode), True)
+    expect('another command', bind(fd, id), errno.EIO)
+    expect('the end of a channel that waits', send(waiting, GET_EVENT, get), errno.EIO)
+    expect('a second look at it', has_event(waiting), False)
+    expect('close-on-exec of it', fcntl.fcntl(waiting, fcntl.F_GETFD), fcntl.FD_CLOEXEC)
+    expect('the end of a copy', send(copy, GET_EVENT, get), errno.EIO)
+    expect('a second look at the copy', has_event(copy), False)
+    print('ok')
+
+
 def wild(seed, seconds):
     pick = random.Random(seed)
     channels = [channel(os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK) for _ in range(3)]
@@ -247,6 +270,8 @@ def wild(seed, seconds):
 mode = sys.argv[1]
 if mode == 'rules':
     rules()
+elif mode == 'ended':
+    ended()
 elif mode == 'hold':
     hold(int(sys.argv[2]))
 else:

@@ -235,10 +235,30 @@ static int wait_for_event(int fd) {
   return n == 0 ? EIO : errno;
 }
 
+// The device has ended: no event comes any more. The kernel's channel is silent then, but a socket without another end would be readable
+// for ever, and a program that reads again after an error, as tgtd does, would never rest. Another socket takes the place of this copy of
+// the descriptor: an unconnected one, which nothing is readable from. Other copies are channels still, by their inode.
+static void silence(int fd, const struct channel *c) {
+  char byte;
+  int quiet;
+  pthread_mutex_lock(&lock);
+  // Another thread may have been here, or have closed it.
+  if (find(fd) == c && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 && (quiet = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) >= 0) {
+    int status = fcntl(fd, F_GETFL), own = fcntl(fd, F_GETFD);
+    if (status >= 0) fcntl(quiet, F_SETFL, status);
+    if (add(quiet, c->token) == 0) dup3(quiet, fd, own > 0 && (own & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+    close(quiet);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 static int get_event(int fd, const struct channel *c, const struct command *k, struct roce_ucma_command_reply *reply) {
   for (;;) {
     int error = wait_for_event(fd);
-    if (error == EIO) report("the device has ended");
+    if (error == EIO) {
+      report("the device has ended");
+      silence(fd, c);
+    }
     if (error == 0) error = call(fd, c, k, reply);
     if (error != EAGAIN || (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) return error;
     // Another thread has taken it, and has still to read the byte.
