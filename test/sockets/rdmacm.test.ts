@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { CmId, connect, listen } from '@node-roce/rdmacm';
+import { answerRequests, Client, CmId, connect, listen, Table } from '@node-roce/rdmacm';
 import { afterEach, describe, expect, test } from 'vitest';
 
 const roce = fileURLToPath(new URL('../../packages/cli/bin/roce.js', import.meta.url));
@@ -163,5 +163,40 @@ describe('roce rping', () => {
     );
     server.child.kill('SIGINT');
     await server.ended;
+  });
+});
+
+describe.each([
+  ['worker', 'inline'],
+  ['inline', 'worker'],
+  ['worker', 'worker'],
+] as const)('a table at an engine %s, read by an engine %s', (serverEngine, clientEngine) => {
+  test('has its entries while the server changes them', async () => {
+    const table = new Table({ entries: 64, entrySize: 512 });
+    const value = (round: number) => `${round} `.repeat(60);
+    for (let key = 0; key < 64; key++) table.set(`key ${key}`, value(0));
+    const address = '127.0.72.91';
+    const listener = await listen({ address, port: 7, deviceOptions: { engine: serverEngine } });
+    const serving = (async () => {
+      const connection = await listener.accept();
+      await answerRequests(connection, () => '', { table }).finally(() => connection.close());
+    })();
+    // No deadline: the verdict must not depend on how long a busy machine takes to start a thread.
+    const deadlines = { connectTimeout: 0, requestTimeout: 0 };
+    const options = { source: '127.0.72.92', deviceOptions: { engine: clientEngine }, ...deadlines };
+    const client = new Client(`${address}:7`, options);
+    for (let round = 1; round <= 8; round++) {
+      const reads = Array.from({ length: 64 }, (_, key) => client.get(`key ${key}`));
+      for (let key = 0; key < 64; key++) table.set(`key ${key}`, value(round));
+      for (const read of reads) {
+        const found = new TextDecoder().decode(await read);
+        expect([value(round - 1), value(round)]).toContain(found);
+      }
+      expect(new TextDecoder().decode(await client.get(`key ${round}`))).toBe(value(round));
+    }
+    expect(await client.get('no key')).toBeUndefined();
+    await client.close();
+    await serving;
+    await listener.close();
   });
 });
