@@ -11,7 +11,12 @@ removeFolders();
 
 const conform = (...args: string[]) => played('--via', 'model', ...args);
 
-async function played(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+const played = (...args: string[]) => playedUntil(new AbortController().signal, args);
+
+async function playedUntil(
+  signal: AbortSignal,
+  args: readonly string[],
+): Promise<{ code: number; out: string; err: string }> {
   let out = '';
   let err = '';
   const code = await run(['conform', ...args], {
@@ -19,7 +24,7 @@ async function played(...args: string[]): Promise<{ code: number; out: string; e
     stdout: { write: (text) => (out += text) },
     stderr: { write: (text) => (err += text) },
     env: {},
-    signal: new AbortController().signal,
+    signal,
   });
   return { code, out, err };
 }
@@ -127,6 +132,14 @@ test('rules that wait for long are played with --slow only', async () => {
   expect((await conform('--rule', 'TMO-18', '--slow')).out).toContain('1 rules: 1 pass');
   expect((await conform('--rule', 'TMO')).out).not.toContain('TMO-18');
   expect((await conform('--list', '--rule', 'TMO-18')).out).toContain('must; slow; needs');
+});
+
+test('a run that is interrupted is exit code 2, and reports what was not played', async () => {
+  const { code, err } = await playedUntil(AbortSignal.abort(), ['--via', 'model', '--rule', 'PSN']);
+  expect({ code, err }).toEqual({
+    code: 2,
+    err: 'roce conform: interrupted: 8 of 8 rules were not played\n',
+  });
 });
 
 test('a run without a rule is not passed', async () => {

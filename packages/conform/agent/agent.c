@@ -14,7 +14,8 @@
  *     connect qp dgid dqpn rq_psn sq_psn mtu mdra mra rnr_timer timeout retry rnr_retry rtr_only
  *     state   qp               RESET ... ERR
  *     drop    qp, or drop mr
- *   These six are enough for a device's own agent, in any language. With the next ones more rules can be played:
+ *   These six are enough for a device's own agent, in any language; it refuses the others: {"ok":false,"what":"verb","errno":38,"text":"..."}.
+ *   With the next ones more rules can be played:
  *     recv    qp mr off len id count stride
  *     send    qp mr off len op raddr rkey id count imm solicited compare_add swap rqkey
  *     poll    want wait        waits up to `wait` ms for `want` completions; answers with all

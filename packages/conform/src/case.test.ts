@@ -1,11 +1,14 @@
 /** Frames that reach a case from the network. */
-import { buildPacket } from '@node-roce/wire';
+import { buildPacket, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import type { Line } from './line.ts';
 import { rules } from './rules/all.ts';
 import { play } from './run.ts';
 import { modelBench } from './virtual/bench.ts';
 import { TESTER } from './virtual/line.ts';
+
+/** Offset of the BTH in a frame. */
+const BTH = 42;
 
 /** Frames of another host: a packet for the tester's queue pair, one that was cut, and what is no IPv4. */
 function foreign(destQp: number): Uint8Array[] {
@@ -40,4 +43,30 @@ test('frames of other hosts have no part in a case', async () => {
   expect(verdict, ladder).toBe('pass');
   expect(ladder).toBe((await play(rules('PSN-01')[0], modelBench())).ladder);
   expect(entries.some(({ packet }) => packet === undefined)).toBe(false);
+});
+
+test('a device that does not stop sending ends the case, not the tester', async () => {
+  const bench = modelBench();
+  const { line } = bench;
+  // The READ of RD-01, over and over: the rule waits for another packet.
+  let last: { time: number; frame: Uint8Array }[] = [];
+  const flooding: Line = {
+    tester: line.tester,
+    device: line.device,
+    offers: line.offers,
+    now: () => line.now(),
+    send: (frame) => line.send(frame),
+    wait: (done, ms) => line.wait(done, ms),
+    take: () => {
+      const fresh = line.take();
+      const reads = fresh.filter(({ frame }) => frame[BTH] === Opcode.RC_RDMA_READ_REQUEST);
+      if (reads.length > 0) last = reads;
+      return [...fresh, ...Array.from({ length: 500 }, () => last).flat()];
+    },
+  };
+  const { verdict, why } = await play(rules('RD-01')[0], { ...bench, line: flooding });
+  expect({ verdict, why: why.at(-1) }).toEqual({
+    verdict: 'broken',
+    why: 'more than 100000 packets in one rule: the device does not stop sending',
+  });
 });

@@ -28,6 +28,8 @@ export interface Waits {
 export type ConnectionOptions = Partial<Omit<ConnectionSpec, 'service' | 'address' | 'qpn' | 'uses'>>;
 
 const ICRC_BYTES = 4;
+/** Packets of a case: no rule has a tenth of them. A device that floods ends the case. */
+const MAX_ENTRIES = 100_000;
 /** UDP port of the tester. */
 const SOURCE_PORT = 0xc123;
 
@@ -256,6 +258,8 @@ export class Case implements Playing, CmPlaying {
   #arrived(entry: Entry): void {
     // Other hosts of the network have no part in the case: neither their packets, nor what is no packet.
     if (sourceOf(entry) !== this.line.device.ip) return;
+    if (this.entries.length >= MAX_ENTRIES)
+      throw new Error(`more than ${MAX_ENTRIES} packets in one rule: the device does not stop sending`);
     this.entries.push(entry);
     for (const session of [...this.sessions, ...this.#cmSessions]) session.arrived(entry);
   }

@@ -54,9 +54,21 @@ export async function play(rule: Rule, bench: Bench): Promise<Result> {
     () => [],
     (error: unknown) => [`closing: ${textOf(error)}`],
   );
+  // Whatever was seen behind the device's end is no deviation.
+  const isLost = bench.device.isLost === true && verdict === 'deviation';
   const { notes, used, entries, connections } = t;
   const time = bench.line.now() - start;
-  return { rule, verdict, why, notes: [...notes, ...closing], used, entries, connections, ladder, time };
+  return {
+    rule,
+    verdict: isLost ? 'broken' : verdict,
+    why: isLost ? [...why, ...closing] : why,
+    notes: isLost ? notes : [...notes, ...closing],
+    used,
+    entries,
+    connections,
+    ladder,
+    time,
+  };
 }
 
 async function judge(rule: Rule, t: Case): Promise<Pick<Result, 'verdict' | 'why'>> {

@@ -96,7 +96,7 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   prepare(given);
   const plan: Plan = { chosen, passive, known, before, others: await otherResults(given) };
   if (given.via === 'model') return judge(plan, modelBench, { name: 'model' }, given, terminal);
-  if (host === undefined) throw new UsageError('expected the host of the device, or --via model');
+  if (!host) throw new UsageError('expected the host of the device, or --via model');
   return overNetwork(host, given.via, plan, given, terminal);
 }
 
@@ -249,8 +249,10 @@ async function judge(
     return CANNOT;
   }
   const left = chosen.length - active.length;
-  if (left > 0 && !terminal.signal.aborted)
-    terminal.message(`roce conform: the agent is gone, and ${left} rules were not played`);
+  if (left > 0) {
+    const why = terminal.signal.aborted ? 'interrupted' : 'the agent is gone';
+    terminal.message(`roce conform: ${why}: ${left} of ${chosen.length} rules were not played`);
+  }
   if (results.some(({ verdict }) => verdict === 'broken') || left > 0) return CANNOT;
   if (results.every(({ verdict }) => verdict === 'not testable')) {
     terminal.message('roce conform: no rule could be tested');

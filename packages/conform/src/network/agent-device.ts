@@ -238,8 +238,26 @@ class AgentConnection implements DeviceConnection {
     for (const mr of this.#others) await this.#agent.call('drop', { mr });
     await this.destroyQp();
     await this.deregister();
-    await this.#agent.call('poll', { want: 0 });
+    await this.#agent.call('poll', { want: 0 }).catch(ignoreLack);
   }
+}
+
+/** An agent of six verbs has no completions. */
+function ignoreLack(error: unknown): void {
+  if (!(error instanceof Untestable)) throw error;
+}
+
+/** A number of 32 bits in an answer. @throws Error if there is none */
+function numberIn(answer: Readonly<Record<string, unknown>>, verb: string, name: string): number {
+  const value = answer[name];
+  if (Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 32) return Number(value);
+  throw new Error(`the agent answers ${verb} without ${name}: expected a number of 32 bits`);
+}
+
+/** The address in an answer. @throws Error if there is none */
+function addressIn(answer: Readonly<Record<string, unknown>>): bigint {
+  if (/^\d{1,20}$/.test(String(answer.addr))) return BigInt(String(answer.addr));
+  throw new Error('the agent answers mr without addr: expected decimal digits');
 }
 
 /** Posts the receives, and connects the queue pair. */
@@ -285,11 +303,14 @@ const offersOf = (flags: bigint): readonly Need[] =>
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
   const { ok: _, agent: __, flags = '0', ...facts } = await agent.call('hello', { token });
-  const info: DeviceInfo = { ...(facts as DeviceInfo), name: String(facts.device) };
+  const info: DeviceInfo = {
+    ...(facts as DeviceInfo),
+    name: String(facts.device ?? 'device without a name'),
+  };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const access = `l${lettersOf(spec.regionAccess)}${spec.windows ? 'b' : ''}`;
     const region = await agent.call('mr', { size: spec.size, access });
-    const mr = Number(region.mr);
+    const mr = numberIn(region, 'mr', 'mr');
     let qp: number | undefined;
     try {
       const pair = await agent.call('qp', {
@@ -299,15 +320,15 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
         srq: spec.srq === undefined ? undefined : 1,
         with: spec.srq instanceof AgentConnection ? spec.srq.pair : undefined,
       });
-      qp = Number(pair.qp);
+      qp = numberIn(pair, 'qp', 'qp');
       if (spec.srq !== undefined && pair.srq !== true)
         throw new Untestable('the agent has no shared receive queues');
       await open(agent, { mr, qp }, spec);
       return new AgentConnection(agent, { mr, qp }, spec, {
-        qpn: Number(pair.qpn),
+        qpn: numberIn(pair, 'qp', 'qpn') & 0xff_ffff,
         psn: spec.devicePsn,
-        va: BigInt(String(region.addr)),
-        rkey: Number(region.rkey),
+        va: addressIn(region),
+        rkey: numberIn(region, 'mr', 'rkey'),
       });
     } catch (error) {
       // The agent has room for 64 regions.

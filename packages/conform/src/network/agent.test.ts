@@ -127,3 +127,87 @@ test('a connection that the device cannot have is not testable; one without room
   expect(await play1('mr', 12)).toMatchObject({ verdict: 'broken' });
   agent.close();
 });
+
+test.each(['null', '42', '"text"', '[]', '{}', '{"ok":"yes"}', '\u001b[2Jgone'])(
+  'an answer of %s is an error that shows it',
+  async (line) => {
+    const agent = await agentThat((socket) => socket.write(`${line}\n`));
+    const failure = await agent.call('hello').catch((error: Error) => error.message);
+    expect(failure).toContain('the agent answers ');
+    expect(failure).toContain('expected {"ok":true');
+    // Nothing that a terminal obeys.
+    expect(failure).not.toContain('\u001b');
+    agent.close();
+  },
+);
+
+test('control characters in the names of a device do not reach a terminal', async () => {
+  const agent = await agentThat((socket) => socket.write('{"ok":true,"device":"a\\u001b[2Jb"}\n'));
+  expect((await agentDevice(agent)).info.name).toBe('a?[2Jb');
+  agent.close();
+});
+
+test('an answer to no request ends the agent', async () => {
+  const agent = await agentThat((socket) => socket.write('{"ok":true}\n{"ok":true,"stray":1}\n'));
+  await agent.call('hello');
+  await expect(agent.call('mr')).rejects.toThrow('an answer to no request: {"ok":true,"stray":1}');
+});
+
+/** A bench whose agent answers these verbs, and refuses others. */
+async function benchThat(
+  answers: Readonly<Record<string, object>>,
+  onLine: (socket: Socket) => void = () => {},
+) {
+  const agent = await agentThat((socket, lines) => {
+    for (const line of lines.split('\n')) {
+      onLine(socket);
+      const own = answers[line.split(' ')[0]];
+      const lack = { ok: false, what: 'verb', errno: 38, text: 'Function not implemented' };
+      socket.write(`${JSON.stringify(own === undefined ? lack : { ok: true, ...own })}\n`);
+    }
+  });
+  const waits = { quiet: 1, patience: 1, slack: 1 };
+  return { line: new VirtualLine(), device: await agentDevice(agent), waits, connections: 0 };
+}
+
+const SIX = {
+  hello: { device: 'six' },
+  mr: { mr: 0, addr: '4096', rkey: 7 },
+  qp: { qp: 0, qpn: 17 },
+  connect: {},
+  state: { state: 'RTS' },
+  drop: {},
+};
+
+test('with an agent of six verbs, rules that need another one are not testable', async () => {
+  const bench = await benchThat(SIX);
+  // The device is silent: it has an agent only.
+  expect(await play(rules('PSN-01')[0], bench)).toMatchObject({ verdict: 'deviation', notes: [] });
+  expect(await play(rules('REQ-01')[0], bench)).toMatchObject({
+    verdict: 'not testable',
+    why: ['the agent has no verb send'],
+  });
+});
+
+test.each([
+  ['mr', { addr: '4096', rkey: 7 }, 'mr without mr'],
+  ['mr', { mr: 0, addr: '-1', rkey: 7 }, 'mr without addr'],
+  ['mr', { mr: 0, addr: '4096', rkey: -1 }, 'mr without rkey'],
+  ['qp', { qp: 0, qpn: 'x' }, 'qp without qpn'],
+])('an answer of %s that lacks something is broken, and names it: %j', async (verb, answer, text) => {
+  const bench = await benchThat({ ...SIX, [verb]: answer });
+  expect(await play(rules('PSN-01')[0], bench)).toMatchObject({
+    verdict: 'broken',
+    why: [expect.stringContaining(`the agent answers ${text}`)],
+  });
+});
+
+test('an agent that goes in the midst of a rule: broken, not a deviation of the device', async () => {
+  let lines = 0;
+  const bench = await benchThat(SIX, (socket) => {
+    if (++lines > 4) socket.destroy();
+  });
+  const { verdict, why } = await play(rules('PSN-01')[0], bench);
+  expect(verdict).toBe('broken');
+  expect(why.at(-1)).toBe('closing: the agent is gone');
+});

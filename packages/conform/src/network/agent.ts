@@ -1,6 +1,8 @@
 /** The agent next to a device (agent/agent.c): a line with a request, a line with the answer. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { constants } from 'node:os';
+import { Untestable } from '../device.ts';
 
 type Answer = Record<string, unknown> & { ok: boolean };
 
@@ -14,6 +16,20 @@ interface Waiting {
   resolve: (answer: Answer) => void;
   reject: (error: Error) => void;
   timer: NodeJS.Timeout;
+}
+
+const EXPECTED = 'expected {"ok":true,…} or {"ok":false,"what":…,"errno":…,"text":…}';
+
+/** Texts of the agent are shown in a terminal. */
+const plain = (text: string): string => text.replaceAll(/\p{Cc}/gu, '?');
+
+/** @throws Error for a line that is no answer */
+function answerOf(line: string): Answer {
+  try {
+    const answer = JSON.parse(line, (_, value) => (typeof value === 'string' ? plain(value) : value));
+    if (typeof answer.ok === 'boolean') return answer;
+  } catch {}
+  throw new Error(`the agent answers ${plain(line.slice(0, 80))}: ${EXPECTED}`);
 }
 
 /** The agent refused a request; `errno` is libibverbs', or its own. */
@@ -47,6 +63,15 @@ export class Agent {
     const timer = setTimeout(() => socket.destroy(new Error(`no agent at ${host} port ${port}`)), PATIENCE);
     try {
       await once(socket, 'connect');
+    } catch (cause) {
+      const { message } = cause as Error;
+      const why = message.startsWith('no agent') ? '' : ` (${message})`;
+      throw new Error(
+        `no agent at ${host} port ${port}${why}: start one there, of roce conform --print-agent`,
+        {
+          cause,
+        },
+      );
     } finally {
       clearTimeout(timer);
     }
@@ -59,7 +84,7 @@ export class Agent {
 
   /**
    * Asks for something. @param wait ms that the agent itself waits
-   * @throws Refused where the agent refuses
+   * @throws Refused where the agent refuses; Untestable if it has no such verb
    * @throws Error where it does not answer, or is gone
    */
   async call(verb: string, values: Readonly<Record<string, unknown>> = {}, wait = 0): Promise<Answer> {
@@ -75,8 +100,9 @@ export class Agent {
       this.#waiting.push({ resolve, reject, timer });
       this.#socket.write(`${line}\n`);
     });
-    if (answer.ok !== true)
-      throw new Refused(`agent: ${verb}: ${answer.what}: ${answer.text}`, Number(answer.errno));
+    if (answer.ok === false && answer.errno === constants.errno.ENOSYS)
+      throw new Untestable(`the agent has no verb ${verb}`);
+    if (!answer.ok) throw new Refused(`agent: ${verb}: ${answer.what}: ${answer.text}`, Number(answer.errno));
     return answer;
   }
 
@@ -87,12 +113,15 @@ export class Agent {
       const line = this.#buffer.slice(0, end);
       this.#buffer = this.#buffer.slice(end + 1);
       const waiting = this.#waiting.shift();
-      if (waiting === undefined) continue;
+      if (waiting === undefined) {
+        this.#end(new Error(`the agent sent an answer to no request: ${plain(line.slice(0, 80))}`));
+        return;
+      }
       clearTimeout(waiting.timer);
       try {
-        waiting.resolve(JSON.parse(line) as Answer);
-      } catch {
-        waiting.reject(new Error(`the agent answers ${line.slice(0, 80)}`));
+        waiting.resolve(answerOf(line));
+      } catch (error) {
+        waiting.reject(error as Error);
       }
     }
   }

@@ -165,7 +165,7 @@ export const psnRules = [
       await s.post('send', { id: 1, length: 3072 + 64 });
       const sent = await s.requests(4);
       const psns = sent.map((entry) => entry.packet?.bth.psn).join(', ');
-      t.want(psns === '16777214, 16777215, 0, 1', `PSNs ${psns}`);
+      t.want(psns === '16777214, 16777215, 0, 1', `PSNs ${psns || 'of no packet'}`);
       s.acknowledge(3);
       await s.completed(['1:SUCCESS'], 'SEND');
     },
