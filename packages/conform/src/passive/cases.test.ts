@@ -50,7 +50,7 @@ test.each(ROWS)('%s sees a device that breaks it (%#)', async (id, how, played, 
 test('each passive rule that judges cases has a row', async () => {
   const bench = modelBench();
   const results = [];
-  for (const rule of rules().filter(({ hostile }) => !hostile)) results.push(await play(rule, modelBench()));
+  for (const rule of rules()) results.push(await play(rule, modelBench()));
   const judged = judgeCases(results, bench.line);
   expect(judged.filter(({ verdict }) => verdict !== 'pass')).toEqual([]);
   expect(judged.map(({ rule }) => rule.id)).toEqual([...new Set(ROWS.map(([id]) => id))]);
@@ -61,4 +61,7 @@ test('a connection whose packets are not whole is not judged, nor packets of a f
   const result = await play(rules('HDR-10')[0], bench);
   expect(judgeCases([result], bench.line).every(({ verdict }) => verdict === 'pass')).toBe(true);
   expect(judgeCases([{ ...result, connections: [] }], bench.line)).toEqual([]);
+  const mutated = await play(rules('FUZ-01')[0], modelBench());
+  expect(mutated.connections).not.toEqual([]);
+  expect(judgeCases([mutated], bench.line)).toEqual([]);
 });
