@@ -114,7 +114,7 @@ test('no file of transport is part of an import circle, imports of types include
   );
   expect([...graph.values()].flat().length).toBeGreaterThan(150);
   expect(circlesOf(graph)).toEqual([]);
-  graph.set('serial.ts', ['adapter.ts']);
+  graph.set('own.ts', ['adapter.ts']);
   expect(circlesOf(graph).flat().length).toBeGreaterThan(2);
 });
 
@@ -157,6 +157,12 @@ describe('the rules find', () => {
       'function f(x) { const { y } = x; y.length = 0; }',
       ['foreign write y.length'],
     ],
+    [
+      'a field that is another’s own',
+      'function f(x) { (x as Own<Part>).y = 1; }',
+      ['foreign write (x as Own<Part>).y'],
+    ],
+    ['a field by another type', inClass('f() { (this as Part).y = 1; }'), ['foreign write (this as Part).y']],
     ['a counter that is set', 'function f(x) { x.counters.n = 1; }', ['foreign write x.counters.n']],
   ])('%s', (_what, source, expected) => {
     expect(violationsIn(source).map(({ rule, what }) => `${rule} ${what}`)).toEqual(expected);
@@ -167,6 +173,10 @@ describe('the rules find', () => {
     ['a part that guards its own state', inClass('readonly part = new Part();')],
     ['a readonly view of an array', inClass('get list(): readonly number[] { return this.#list; }')],
     ['a copy of an array', inClass('get list() { return this.#list.slice(); }')],
+    [
+      'a field that is read-only to others',
+      inClass('readonly on: boolean = false; f() { (this as Own<Part>).on = true; }'),
+    ],
     ['an element', inClass('f(x) { this.#at[1] = 2; x[3] = 4; }')],
     [
       'the length of an array of its own',

@@ -21,7 +21,8 @@ export class Deadlines {
   /**
    * When something has to be looked at, µs; a time may turn out to be early, never late. Infinity: never. An array, as the clock is: the time is not boxed.
    */
-  readonly next = new Float64Array([NONE]);
+  readonly next: Readonly<Float64Array>;
+  readonly #next = new Float64Array([NONE]);
   readonly #clock: Clock;
   readonly #waiters: (Waiter | undefined)[] = [];
   readonly #timers: Float64Array[] = [];
@@ -37,6 +38,7 @@ export class Deadlines {
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.next = this.#next;
   }
 
   /** Takes in a waiter whose running timers are those of `count` from `first` on that are not Infinity. @returns its number */
@@ -151,7 +153,7 @@ export class Deadlines {
 
   /** The first in the heap may be another one, or have another time. */
   #show(): void {
-    this.next[0] = this.#size === 0 ? NONE : this.#keys[this.#heap[0]];
+    this.#next[0] = this.#size === 0 ? NONE : this.#keys[this.#heap[0]];
   }
 
   #grow(): void {

@@ -69,7 +69,8 @@ export class QueuePairs {
   /** XRC domains, the numbers of their SRQs, and openings of target queue pairs. */
   readonly xrc: XrcTable;
   /** Those that send and take whole frames. */
-  readonly raws = new Set<RawQueuePair>();
+  readonly raws: ReadonlySet<RawQueuePair>;
+  readonly #raws = new Set<RawQueuePair>();
   /** Counters of destroyed queue pairs. */
   readonly retired = new QpCounters();
   readonly #recentQpns = new RecentNumbers();
@@ -81,6 +82,7 @@ export class QueuePairs {
   constructor(context: Context, options: QueuePairsOptions) {
     this.#context = context;
     this.#options = options;
+    this.raws = this.#raws;
     const { random, gids, activeMtu, frames, congestion, experimental = [] } = options;
     const nextHandle = () => this.#nextHandle++;
     this.cqs = new CompletionQueues(context, nextHandle);
@@ -205,7 +207,7 @@ export class QueuePairs {
   createQp(init: QpInit): QpCreated {
     const qp = this.#maker.create(init);
     this.#qps.set(qp.qpn, qp);
-    if (qp instanceof RawQueuePair) this.raws.add(qp);
+    if (qp instanceof RawQueuePair) this.#raws.add(qp);
     return qp.created;
   }
 
@@ -289,7 +291,7 @@ export class QueuePairs {
     this.#context.memory.unbindQp(qpn);
     addCounters(this.retired, qp.counters);
     this.#qps.delete(qpn);
-    if (qp instanceof RawQueuePair) this.raws.delete(qp);
+    if (qp instanceof RawQueuePair) this.#raws.delete(qp);
     if (qpn !== GSI_QPN) this.#recentQpns.add(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
   }
@@ -304,11 +306,11 @@ export class QueuePairs {
 
   /** The adapter is at its end: the ports of raw packet queue pairs are closed. */
   closeFrames(): void {
-    for (const qp of this.raws) {
+    for (const qp of this.#raws) {
       qp.close();
       this.#qps.delete(qp.qpn);
     }
-    this.raws.clear();
+    this.#raws.clear();
   }
 
   /** A random number of the adapter's class that no queue pair has or had lately, and that the host does not keep back. */

@@ -5,6 +5,7 @@
  *   write them.
  * - Nothing has a setter; no getter or method returns a private array, typed array, Map or Set as it is, unless its type is
  *   readonly.
+ * - A `readonly` field changes by `(this as Own<Class>).field = …`, in its own class alone (transport/own.ts).
  * - A member is assigned, updated or deleted by `this` alone: `x.y = …`, `this.#part.y++` and `delete x.y` write the state of somebody
  *   else. Elements (`x[i] = …`) are not members; whether a class may write an array is decided by who has it. An object that the
  *   function itself has made, a literal, is its own; so is the length of an array in a private field of its class.
@@ -133,7 +134,7 @@ export function violationsIn(source: string): Violation[] {
     for (const target of targets) {
       if (target.type !== 'MemberExpression' || target.computed) continue;
       const object = target.object as Node;
-      if (object.type === 'ThisExpression') continue;
+      if (object.type === 'ThisExpression' || isOwn(object)) continue;
       if (object.type === 'Identifier' && mine.has(String(object.name))) continue;
       if (nameOf(target.property as Node) === 'length' && isOwnArray(object, mine)) continue;
       if (/^(\+\+|\+=)$/.test(String(node.operator)) && isCounters(object)) continue;
@@ -160,6 +161,14 @@ export function countsIn(source: string): { name: string; use: 'add' | 'read'; l
   };
   walk(program as unknown as Node, 'read');
   return found;
+}
+
+/** `(this as Own<Class>)`. */
+function isOwn(object: Node): boolean {
+  const cast = object.type === 'ParenthesizedExpression' ? (object.expression as Node) : object;
+  if (cast.type !== 'TSAsExpression' || (cast.expression as Node).type !== 'ThisExpression') return false;
+  const type = cast.typeAnnotation as Node;
+  return type.type === 'TSTypeReference' && (type.typeName as Node).name === 'Own';
 }
 
 /** `this.#list`, or a constant that is the same. */
