@@ -1,0 +1,92 @@
+// `node test/repo/doors.mjs [send|write]`: the files that one request enters, by V8's precise coverage: a file counts where one of its named functions
+// was called. Two devices of this process, joined by memory links; the connection is warm, and nothing is lost. Each step is a call of the program.
+// Prints JSON: for each of several requests the files of each step. A thread that was stalled enters more (timers): the fewest are those of the request.
+import inspector from 'node:inspector';
+import { MemoryNetwork } from '@node-roce/link';
+import { openDevice } from '@node-roce/verbs-api';
+
+const WARM = 20;
+const REQUESTS = 8;
+
+const session = new inspector.Session();
+session.connect();
+
+/** The answer of the inspector, which comes before `post` returns. */
+function ask(method, params) {
+  let answer;
+  session.post(method, params, (error, result) => {
+    if (error) throw new Error(error.message);
+    answer = result;
+  });
+  return answer;
+}
+
+/** Files entered since the last call: package and path, without the ending. */
+function entered() {
+  const files = [];
+  for (const { url, functions } of ask('Profiler.takePreciseCoverage').result) {
+    const [, name, path] = /\/packages\/([^/]+)\/dist\/(.+)\.js$/.exec(url) ?? [];
+    const isEntered = functions.some(
+      ({ functionName, ranges }) => functionName !== '' && ranges[0].count > 0,
+    );
+    if (name !== undefined && isEntered) files.push(`${name}/${path}`);
+  }
+  return files.sort();
+}
+
+async function open(network, address) {
+  const device = await openDevice({ link: network.link(address, 1024) });
+  const pd = await device.allocPd();
+  const cq = await device.createCq(64);
+  const access = { remoteWrite: true };
+  const mr = await pd.registerMr(new Uint8Array(4096), { access });
+  const qp = await pd.createQp({ sendCq: cq });
+  return { device, cq, mr, qp };
+}
+
+const what = process.argv[2] ?? 'send';
+ask('Profiler.enable');
+ask('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+const network = new MemoryNetwork();
+const a = await open(network, '10.0.0.1');
+const b = await open(network, '10.0.0.2');
+await a.qp.connect(b.qp.connectionData());
+await b.qp.connect(a.qp.connectionData());
+const sgList = [{ mr: a.mr, offset: 0, length: 64 }];
+const wr =
+  what === 'send'
+    ? { opcode: 'SEND', signaled: true, sgList }
+    : { opcode: 'RDMA_WRITE', signaled: true, sgList, remote: b.mr.remote() };
+const receive = () => what === 'send' && b.qp.postRecv({ sgList: [{ mr: b.mr, offset: 0, length: 64 }] });
+const settle = () => {
+  for (let i = 0; i < 5; i++) {
+    a.cq.poll();
+    b.cq.poll();
+  }
+};
+
+for (let i = 0; i < WARM; i++) {
+  receive();
+  a.qp.postSend(wr);
+  settle();
+}
+const requests = [];
+for (let i = 0; i < REQUESTS; i++) {
+  receive();
+  entered();
+  const step = (call) => {
+    call();
+    return entered();
+  };
+  requests.push({
+    post: step(() => a.qp.postSend(wr)),
+    sent: step(() => a.cq.poll()),
+    taken: step(() => b.cq.poll()),
+    acknowledged: step(() => b.cq.poll()),
+    completed: step(() => a.cq.poll()),
+  });
+  settle();
+}
+await a.device.close();
+await b.device.close();
+console.log(JSON.stringify(requests));
