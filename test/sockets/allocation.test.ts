@@ -1,5 +1,5 @@
 /**
- * What V8 allocates for each message between two devices that poll, on real loopback. A number with a fraction or above 2^31 that
+ * Bytes that V8 allocates for each message between two devices that poll, on real loopback. A number with a fraction or above 2^31 that
  * passes from function to function costs 16 bytes, wherever V8 does not inline the call.
  */
 // @module-tag slow

@@ -72,7 +72,7 @@ export interface EngineDeviceOptions {
   runs?: boolean;
 }
 
-/** ROCE_SIM_RUNS=on, off: of all seeds, whether devices that are not told take runs. */
+/** ROCE_SIM_RUNS=on, off: with all seeds, whether devices without the option take runs. */
 const RUNS = { on: true, off: false }[process.env.ROCE_SIM_RUNS as 'on' | 'off'];
 
 const ALL_ACCESS =

@@ -91,7 +91,7 @@ describe('an ACK', () => {
         expect(done()).toHaveLength(covered(first));
         hand.put(ack(second));
         expect(done()).toHaveLength(covered(second) - covered(first));
-        // What is behind is counted by the size of the first of them.
+        // The next ones are counted by the size of the first of them.
         post('RDMA_WRITE', 600, 600);
         expect(sent()).toHaveLength(6);
         hand.put(ack(last + 2));

@@ -32,7 +32,7 @@ function stage() {
     empties: false,
     /** Packets that the link takes of each batch. */
     room: Number.POSITIVE_INFINITY,
-    /** Words that the pump wrote before each receive: 2 where one datagram is enough. */
+    /** The second number of the pump's times before each receive: 2 where one datagram is enough. */
     wants: [] as number[],
     status: 0,
     deadline: Number.POSITIVE_INFINITY,
