@@ -18,7 +18,7 @@ async function allocated(kind: string): Promise<number> {
   return Number((await promisify(execFile)(process.execPath, args)).stdout);
 }
 
-// The clock is read once a side, before what is owed leaves with the answer: `performance.now()` returns a number of 16 bytes.
+// The clock is read once a side, before what is owed leaves with the answer: it returns a number of 16 bytes.
 test('a round trip allocates the times of two turns, and nothing else', { timeout: 300_000 }, async () => {
   expect(await allocated('roundTrips')).toBeLessThan(40);
 });
