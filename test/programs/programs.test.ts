@@ -357,6 +357,11 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     const { status, stderr } = run(program);
     expect(status).toBe(126);
     expect(stderr).toContain('statically linked');
+    expect(run(folder)).toMatchObject({ status: 126, stderr: expect.stringContaining('a directory') });
+    const script = join(folder, 'script');
+    writeFileSync(script, '#!/bin/sh\n', { mode: 0o644 });
+    const notExecutable = { status: 126, stderr: expect.stringContaining('not executable') };
+    expect(run(script)).toMatchObject(notExecutable);
     const mine = join(folder, 'mine');
     copyFileSync('/bin/true', mine);
     expect(run('-a', '127.0.0.73', mine).status).toBe(0);

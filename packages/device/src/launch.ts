@@ -68,9 +68,15 @@ export function whyNot(
   program: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Refusal | undefined {
-  const path = find(program, env.PATH ?? '');
-  if (path === undefined) return { reason: 'no such program', isMissing: true };
+  const places = placesOf(program, env.PATH ?? '');
+  const path = places.find(isProgram);
   const refuse = (reason: string) => ({ reason, isMissing: false });
+  if (path === undefined) {
+    if (places.some((place) => kindOf(place) === 'file')) return refuse('not executable (chmod +x)');
+    // Folders of PATH may have folders of any name.
+    if (program.includes('/') && kindOf(program) === 'directory') return refuse('a directory');
+    return { reason: 'no such program', isMissing: true };
+  }
   const { mode, uid, gid } = statSync(path);
   const isPrivileged =
     ((mode & 0o4000) !== 0 && uid !== process.getuid?.()) ||
@@ -83,18 +89,28 @@ export function whyNot(
   return undefined;
 }
 
-function find(program: string, path: string): string | undefined {
-  const places = program.includes('/')
-    ? [program]
-    : path.split(delimiter).map((folder) => join(folder, program));
-  return places.find((place) => {
-    try {
-      accessSync(place, constants.X_OK);
-      return statSync(place).isFile();
-    } catch {
-      return false;
-    }
-  });
+/** Where a shell looks for a program. */
+function placesOf(program: string, path: string): string[] {
+  return program.includes('/') ? [program] : path.split(delimiter).map((folder) => join(folder, program));
+}
+
+function kindOf(place: string): 'file' | 'directory' | undefined {
+  try {
+    const about = statSync(place);
+    if (about.isFile()) return 'file';
+    return about.isDirectory() ? 'directory' : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isProgram(place: string): boolean {
+  try {
+    accessSync(place, constants.X_OK);
+    return kindOf(place) === 'file';
+  } catch {
+    return false;
+  }
 }
 
 const PT_INTERP = 3;
