@@ -27,13 +27,12 @@ async function objects(): Promise<Record<string, unknown>> {
   expect(packet).toBe(
     'RocePacket { frame: 1, time: 0, RC Send Only, destQp: 0x5f, psn: 1193046, payloadLength: 13, icrc: ok }',
   );
-  const interfaces = [{ linkType: 1 }];
   return {
     PacketRecord: record,
     CaptureReader: opened,
     CaptureParser: new pcap.CaptureParser(),
     PcapEncoder: new pcap.PcapEncoder({ linkType: 1 }),
-    PcapngEncoder: new pcap.PcapngEncoder({ interfaces }),
+    PcapngEncoder: new pcap.PcapngEncoder(),
     PacketReader: reader,
     RocePacket: new capture.RocePacket(),
     IcmpError: new capture.IcmpError(),
@@ -53,7 +52,7 @@ test('each object takes one line of at most 160 characters', async () => {
   }
 });
 
-test('what the lines tell', async () => {
+test('the facts in the lines', async () => {
   const { PacketRecord, PacketReader, IcmpError, PauseFrame } = await objects();
   expect(inspect(PacketRecord)).toBe(
     'PacketRecord { timestamp: 1795180977281450000n, 74 bytes, linkType: 1, interface: 0 }',

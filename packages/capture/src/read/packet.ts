@@ -15,9 +15,6 @@ export const IcrcVerdict = { OK: 0, BAD: 1, NONE: 2 } as const;
 export const verdictName = (verdict: number): 'ok' | 'bad' | 'none' =>
   verdict === IcrcVerdict.OK ? 'ok' : verdict === IcrcVerdict.BAD ? 'bad' : 'none';
 
-/** The method by which Node's console shows an object. */
-const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
-
 /** A RoCE packet of a capture. One object is used again for each packet: copy what has to outlive the callback. */
 export class RocePacket {
   /** Frame number in the capture from 1, as tcpdump and Wireshark count. */
@@ -101,15 +98,22 @@ export class RocePacket {
   payload = 0;
   /** End of the captured bytes of this packet, ICRC included: extension headers may be cut. */
   end = 0;
+}
 
-  /** One line for console.log: the fields that each packet has. Addresses are numbers, which the reader has the texts of. */
-  [inspect](): string {
+/**
+ * One line for console.log: the fields that each packet has. Addresses are numbers, which the reader has the texts of. Not in the class: copies by
+ * `{ ...packet }` are packets, too.
+ */
+Object.defineProperty(RocePacket.prototype, Symbol.for('nodejs.util.inspect.custom'), {
+  configurable: true,
+  writable: true,
+  value(this: RocePacket): string {
     const { frame, part, time, opcode, destQp, psn, payloadLength, icrc } = this;
     const name = (this.info as OpcodeInfo | undefined)?.name ?? `opcode 0x${opcode.toString(16)}`;
     const place = part === 0 ? `${frame}` : `${frame}.${part}`;
     return `RocePacket { frame: ${place}, time: ${time}, ${name}, destQp: 0x${destQp.toString(16)}, psn: ${psn}, payloadLength: ${payloadLength}, icrc: ${verdictName(icrc)} }`;
-  }
-}
+  },
+});
 
 /** MAC addresses of the innermost Ethernet header as numbers of 48 bits; −1: the packet has no such header. */
 export const sourceMac = ({ bytes, link, linkType }: RocePacket): number =>
