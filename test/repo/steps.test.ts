@@ -11,7 +11,7 @@ async function atTerminal(...steps: [what: string, ...command: string[]][]) {
   let text = '';
   const terminal = { isTTY: true, write: (part: string) => (text += part) };
   const code: number = await runSteps('setup', steps, terminal);
-  // What is cleared is gone.
+  // Cleared text is gone.
   const screen = text.split('\n').map((line) => line.split('\r\u001b[K').at(-1));
   return { code, text, screen: screen.join('\n') };
 }

@@ -53,9 +53,6 @@ const UNREACHABLE_V6: readonly IcmpMeaning[] = [
 const HEADER_BYTES = 8;
 const UDP_BYTES = 8;
 
-/** The method by which Node's console shows an object. */
-const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
-
 /** An ICMP error about a RoCE packet. One object is used again for each: copy what has to outlive the callback. */
 export class IcmpError {
   /** Frame number from 1. */
@@ -82,13 +79,6 @@ export class IcmpError {
   opcode = -1;
   destQp = -1;
   psn = -1;
-
-  /** One line for console.log. */
-  [inspect](): string {
-    const { frame, time, version, meaning, mtu, destQp, psn } = this;
-    const quoted = psn < 0 ? '' : `, destQp: 0x${destQp.toString(16)}, psn: ${psn}`;
-    return `IcmpError { frame: ${frame}, time: ${time}, ICMPv${version}: ${meaning}${mtu > 0 ? `, mtu: ${mtu}` : ''}${quoted} }`;
-  }
 
   get meaning(): IcmpMeaning {
     const { version, type, code } = this;
@@ -145,3 +135,12 @@ export class IcmpError {
     return true;
   }
 }
+
+/** One line for console.log. Not declared in the class: a copy of an error is an `IcmpError`, too. */
+Object.defineProperty(IcmpError.prototype, Symbol.for('nodejs.util.inspect.custom'), {
+  value(this: IcmpError): string {
+    const { frame, time, version, meaning, mtu, destQp, psn } = this;
+    const quoted = psn < 0 ? '' : `, destQp: 0x${destQp.toString(16)}, psn: ${psn}`;
+    return `IcmpError { frame: ${frame}, time: ${time}, ICMPv${version}: ${meaning}${mtu > 0 ? `, mtu: ${mtu}` : ''}${quoted} }`;
+  },
+});
