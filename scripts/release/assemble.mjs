@@ -1,7 +1,7 @@
 /**
  * Assembles a package that users install (products.mjs) from the packages of the workspace:
  *
- *   lib/NAME/          each package of the workspace that it needs, built, without its sources
+ *   lib/NAME/          each package of the workspace that it needs, built, without its sources; some joined into few files (join.mjs)
  *   lib/dgram-native/  the addon's sources and its prebuilt files
  *   docs/, examples/   as in the repository
  *
@@ -10,6 +10,7 @@
  */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, sep } from 'node:path';
+import { JOINED, joinModules } from './join.mjs';
 
 const SCOPE = '@node-roce/';
 /** The specifier of an import or an export, in JavaScript and in declarations, and of a type's import. */
@@ -131,6 +132,8 @@ export function assemble(root, product, native, place) {
     entries.map((specifier) => split(specifier).name),
   );
   for (const name of names) copyInner(place, packages.get(name));
+  for (const name of names.filter((each) => JOINED.includes(each)))
+    joinModules(root, join(place, inner(name)), packages.get(name).manifest.exports);
   for (const folder of product.folders)
     cpSync(join(root, folder), join(place, folder), {
       recursive: true,

@@ -15,6 +15,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -165,7 +166,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
     // No script of a package runs: package managers block them.
     const args = ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...stdout.trim().split('\n')];
     await run('npm', args, { cwd: project });
-  });
+  }, 1_800_000); // It compiles the addon and the library.
 
   describe('the prebuilt addon', () => {
     test('needs glibc 2.28 at most, also by weak references, and no other library of the compiler', async () => {
@@ -292,19 +293,72 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
     });
     afterAll(() => registry.close());
 
-    test('npm installs the packages by their names', async () => {
-      const folder = join(place, 'named');
+    test.each([
+      ['npm', 'npm install --no-audit --no-fund'],
+      ['pnpm', 'npx --yes pnpm@12 add'],
+    ])('%s installs the packages by their names', async (client, command) => {
+      const folder = join(place, `named-${client}`);
       mkdirSync(folder);
       writeFileSync(join(folder, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
       const { port } = registry.address() as AddressInfo;
-      const env = { ...process.env, npm_config_registry: `http://127.0.0.1:${port}/` };
-      const args = ['install', '--no-audit', '--no-fund', 'node-roce', '@node-roce/cli'];
-      await run('npm', args, { cwd: folder, env });
+      const [packageManager = '', ...args] = command.split(' ');
+      const from = { npm_config_registry: `http://127.0.0.1:${port}/` };
+      // npx fetches pnpm from the usual registry; pnpm itself asks the one on loopback.
+      const env = { ...process.env, ...(client === 'npm' && from) };
+      if (client !== 'npm') writeFileSync(join(folder, '.npmrc'), `registry=${from.npm_config_registry}\n`);
+      await run(packageManager, [...args, 'node-roce', '@node-roce/cli'], { cwd: folder, env });
       cpSync(program(), join(folder, 'program.mjs'));
       const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: folder });
       expect(stdout).toContain('SUCCESS written from afar');
       const roce = await run(join(folder, 'node_modules/.bin/roce'), ['--version'], { cwd: folder });
       expect(roce.stdout).toBe(`${version}\n`);
+    });
+  });
+
+  describe('is small, and starts quickly', () => {
+    /** Bytes of a folder's files. */
+    const bytesOf = (folder: string): number =>
+      readdirSync(folder, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
+
+    test('node-roce and all that npm installs with it have 12 MB at most', async () => {
+      const folder = join(place, 'alone');
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'package.json'), '{ "name": "user", "private": true }');
+      const args = ['install', '--no-audit', '--no-fund', join(tarballs, `node-roce-${version}.tgz`)];
+      await run('npm', args, { cwd: folder });
+      const bytes = bytesOf(join(folder, 'node_modules'));
+      console.log(`result: node-roce has ${(bytes / 1e6).toFixed(1)} MB installed`);
+      expect(bytes).toBeLessThanOrEqual(12e6);
+    });
+
+    // The time is printed; what it depends on is compared: Node needs some 0.3 ms for each file.
+    test.each(['node-roce', 'node-roce/rdmacm'])('import of %s loads few files', async (entry) => {
+      const hook = `export async function load(url, context, next) {
+        if (url.startsWith('file:')) console.log('file', url);
+        return next(url, context);
+      }`;
+      const counted = `import { register } from 'node:module';
+        register(${JSON.stringify(`data:text/javascript,${encodeURIComponent(hook)}`)});
+        await import('${entry}');`;
+      const { stdout } = await node(['--input-type=module', '-e', counted]);
+      const files = new Set(stdout.split('\n').filter((line) => line.startsWith('file ')));
+      expect(files.size).toBeGreaterThan(3);
+      expect(files.size).toBeLessThanOrEqual(40);
+      const timed = async (code: string) => {
+        const times: number[] = [];
+        for (let i = 0; i < 5; i++) {
+          const script = `${code}; const { user, system } = process.cpuUsage(); console.log((user + system) / 1000);`;
+          times.push(Number((await node(['--input-type=module', '-e', script])).stdout));
+        }
+        return Math.min(...times);
+      };
+      const empty = await timed('');
+      const ms = (await timed(`await import('${entry}')`)) - empty;
+      console.log(
+        `result: import '${entry}' takes ${ms.toFixed(0)} ms of processor time (an empty program ${empty.toFixed(0)}), ${files.size} files`,
+      );
     });
   });
 
@@ -340,6 +394,13 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
       await bundle({ contents: "import 'node-roce/worker';", resolveDir: project }, join(out, 'worker.js'));
       expect((await node([file, 'udp', 'worker'])).stdout).toMatch(/^opened function/);
     });
+  });
+
+  test('exported classes have their names', async () => {
+    const code = `for (const entry of ['', '/rdmacm', '/rsocket', '/ibverbs', '/pcap/node', '/wire'])
+      for (const [name, value] of Object.entries(await import('node-roce' + entry)))
+        if (/^class/.test(value) && value.name !== name) console.log(entry, name, value.name);`;
+    expect((await node(['--input-type=module', '-e', code])).stdout).toBe('');
   });
 
   test('a WRITE by the names of libibverbs', async () => {
