@@ -64,12 +64,13 @@ export function lastFailure(
   // Without the answers the oldest one is the first of the capture: a queue pair that sends new requests after it is not in error.
   if (peer === undefined ? requester.lastNew > time : peer.span.end >= time) return undefined;
   // An interval is at most four times the timer (IBTA vol 1 §9.7.6.1.3), and adaptive ones are doubled. Copies that NAKs asked for
-  // come sooner. rxe, which takes a retry counter of 7 as no limit, goes on after more copies than that.
+  // come sooner. Just as many copies as the counter allows are the last ones; rxe, which takes 7 as no limit, sends more.
   const begin = refused?.time ?? first;
   const longest = Math.max(2 * (time - begin), 4 * requester.classifier.timer.ackTimeout, TIMER_SLACK);
-  const isShown = captureEnd - time > longest;
+  const isOver = captureEnd - time > longest;
   const retries = cm?.retries ?? MAX_RETRIES;
+  const isShown = isOver || unanswered === retries + 1;
   if (!isShown && unanswered <= (cm?.retries ?? USUAL_RETRIES)) return undefined;
-  const isCertain = isShown && unanswered > retries;
+  const isCertain = isOver && unanswered > retries;
   return { failure: 'retries-exceeded', sends: unanswered, rnrNaks: refused?.count ?? 0, isShown, isCertain };
 }

@@ -152,7 +152,7 @@ function mark(finding: Finding, byId: ReadonlyMap<number, Set<FindingKind>>, byA
 const findingFrom = ({ kind, severity, finding }: AnyCause): Finding[] =>
   finding === undefined ? [] : [{ kind, severity, ...finding }];
 
-/** Packets with a wrong ICRC count, as their sender had shown no right one yet: what they say may be the damage. */
+/** Packets with a wrong ICRC count, as their sender had shown no right one yet: their content may be the damage. */
 const isTakenDamaged = ({ aToB, bToA }: Connection): boolean =>
   [aToB, bToA].some(
     ({ icrcTaken, icrcBad, packets }) => icrcTaken > 0 && (icrcBad < packets || icrcBad === 1),
