@@ -23,10 +23,10 @@ export class TableClock {
   }
 
   /** Microseconds since 1970, rounded down; null where there are none. */
-  micros(time: number): bigint | null {
+  micros(time: number): number | null {
     if (this.#start === undefined || this.#isFar(time)) return null;
     const { seconds, nanoseconds } = this.#start;
-    return BigInt(seconds * 1e6 + Math.floor((nanoseconds + time) / 1000));
+    return seconds * 1e6 + Math.floor((nanoseconds + time) / 1000);
   }
 
   /** Hours since 1970; undefined where there are none. */

@@ -16,7 +16,7 @@ export type ColumnType =
 export interface Column<Row> {
   name: string;
   type: ColumnType;
-  /** The cell of a row: texts, numbers for 32 bits and bigints for 64; null where the type allows it. */
+  /** The cell of a row: a text, a boolean or a number; a bigint where a number is not exact; null where the type allows it. */
   value: (row: Row) => unknown;
   /** Turns the cell into its value when the row group is written, for what is not known before. */
   settle?: (cell: unknown) => unknown;

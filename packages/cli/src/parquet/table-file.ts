@@ -1,13 +1,12 @@
 /** One Parquet file, a row group at a time. */
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { ByteWriter, type ColumnSource, ParquetWriter } from 'hyparquet-writer';
+import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { type Cells, cellsOf } from './cells.ts';
+import { writeChunk, writeListChunk } from './chunk.ts';
 import { type Column, schemaOf } from './columns.ts';
 
 /** Rows of a row group: enough for a reader to skip by, and a few MB of cells. */
 const GROUP_ROWS = 32_768;
-/** No limit of bytes: the cells of a row group and column are one page. */
-const ONE_PAGE = 0;
 
 /** Bytes that go to a file whenever a row group is whole, so that memory holds one of them. */
 class FileBytes extends ByteWriter {
@@ -34,19 +33,36 @@ class FileBytes extends ByteWriter {
   }
 }
 
+/** Lists of numbers. */
+class Lists {
+  #rows: unknown[] = [];
+
+  set(_at: number, value: unknown): void {
+    this.#rows.push(value);
+  }
+
+  take(): unknown[] {
+    const rows = this.#rows;
+    this.#rows = [];
+    return rows;
+  }
+}
+
 /** Takes rows until it is finished. Only then a reader can open the file: the places of the row groups stand at its end. */
 export class TableFile<Row> {
   readonly #bytes: FileBytes;
   readonly #writer: ParquetWriter;
   readonly #columns: readonly Column<Row>[];
-  readonly #cells: Cells[];
+  readonly #cells: (Cells | Lists)[];
   #rows = 0;
 
   /** @throws the system's error if the file exists, or cannot be made */
   constructor(path: string, columns: readonly Column<Row>[]) {
     this.#bytes = new FileBytes(path);
     this.#columns = columns;
-    this.#cells = columns.map((column) => cellsOf(column, GROUP_ROWS));
+    this.#cells = columns.map((column) =>
+      column.type === 'INT64[]' ? new Lists() : cellsOf(column, GROUP_ROWS),
+    );
     this.#writer = new ParquetWriter({
       writer: this.#bytes,
       schema: schemaOf(columns),
@@ -75,12 +91,23 @@ export class TableFile<Row> {
 
   #writeGroup(): void {
     const rows = this.#rows;
-    const columnData = this.#columns.map(({ name, type, isSought }, i): ColumnSource => {
-      // Numbers stand as they are, and the compression finds what repeats: a dictionary of them takes longer.
-      const encoding = /^(INT|TIMESTAMP)[^[]*$/.test(type) ? { encoding: 'PLAIN' as const } : {};
-      return { name, data: this.#cells[i].take(rows), statistics: isSought === true, ...encoding };
+    const bytes = this.#bytes;
+    const begin = bytes.offset;
+    const columns = this.#columns.map((column, i) => {
+      const cells = this.#cells[i];
+      return cells instanceof Lists
+        ? writeListChunk(bytes, column, cells.take())
+        : writeChunk(bytes, column, cells.take(rows));
     });
-    this.#writer.write({ columnData, rowGroupSize: GROUP_ROWS, pageSize: ONE_PAGE });
+    const sizes = columns.map(({ meta_data }) => meta_data!.total_uncompressed_size);
+    this.#writer.row_groups.push({
+      columns,
+      num_rows: BigInt(rows),
+      total_byte_size: sizes.reduce((sum, size) => sum + size, 0n),
+      total_compressed_size: BigInt(bytes.offset - begin),
+    });
+    this.#writer.num_rows += BigInt(rows);
+    bytes.flush();
     this.#rows = 0;
   }
 }

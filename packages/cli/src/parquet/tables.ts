@@ -42,7 +42,6 @@ export interface Surroundings {
 }
 
 const orNull = <T>(value: T | undefined): T | null => value ?? null;
-const wide = (value: number | undefined): bigint | null => (value === undefined ? null : BigInt(value));
 const positive = (value: number): number | null => (value > 0 ? value : null);
 const natural = (value: number): number | null => (value < 0 ? null : value);
 
@@ -84,7 +83,7 @@ export function packetTable({ capture, clock, addresses }: Surroundings): Table<
     time: ({ packet }) => packet.time,
     columns: named<PacketRow>([
       ['capture', 'STRING', () => capture],
-      ['frame', 'INT64', ({ packet }) => BigInt(packet.frame)],
+      ['frame', 'INT64', ({ packet }) => packet.frame],
       ['part', 'INT32', ({ packet }) => packet.part],
       ['time', 'TIMESTAMP?', ({ packet }) => clock.micros(packet.time)],
       ['time_ns', 'INT64?', ({ packet }) => clock.ns(packet.time)],
@@ -106,7 +105,7 @@ export function packetTable({ capture, clock, addresses }: Surroundings): Table<
       ['ecn', 'INT32', ({ packet }) => packet.ecn],
       ['ttl', 'INT32', ({ packet }) => packet.hopLimit],
       ['tunnel', 'STRING?', ({ packet }) => (packet.tunnel === 'none' ? null : packet.tunnel)],
-      ['vni', 'INT64?', ({ packet }) => (packet.vni < 0 ? null : BigInt(packet.vni))],
+      ['vni', 'INT64?', ({ packet }) => (packet.vni < 0 ? null : packet.vni)],
       ['opcode', 'STRING', ({ packet }) => packet.info.key],
       ['dest_qp', 'INT32', ({ packet }) => packet.destQp],
       ['psn', 'INT32', ({ packet }) => packet.psn],
@@ -126,7 +125,7 @@ export function packetTable({ capture, clock, addresses }: Surroundings): Table<
       ['icrc', 'STRING', ({ packet }) => verdictName(packet.icrc)],
       ['retransmission', 'STRING?', ({ verdict }) => orNull(verdict?.retransmission)],
       ['grade', 'STRING?', ({ verdict }) => orNull(verdict?.grade)],
-      ['evidence_frame', 'INT64?', ({ verdict }) => wide(positive(verdict?.evidence ?? 0) ?? undefined)],
+      ['evidence_frame', 'INT64?', ({ verdict }) => positive(verdict?.evidence ?? 0)],
       ['repeated_frame', 'BOOLEAN', ({ verdict }) => verdict?.repeatedFrame === true],
       ['sampled', 'BOOLEAN', ({ packet }) => packet.sampled],
     ]),
@@ -140,25 +139,25 @@ export function messageTable({ capture, clock, addresses }: Surroundings): Table
     columns: named<MessageRow>([
       ['capture', 'STRING', () => capture],
       ['connection', 'INT32', ({ message }) => message.connection],
-      ['message', 'INT64', ({ message }) => BigInt(message.id)],
+      ['message', 'INT64', ({ message }) => message.id],
       ['from_end', 'STRING', ({ message }) => message.from],
       ['requester', 'STRING', ({ qps }) => addresses.text(qps.requesterAddress)],
       ['responder', 'STRING', ({ qps }) => addresses.text(qps.responderAddress)],
       ['requester_qp', 'INT32?', ({ qps }) => natural(qps.requester)],
       ['responder_qp', 'INT32?', ({ qps }) => natural(qps.responder)],
       ['operation', 'STRING', ({ message }) => message.operation],
-      ['bytes', 'INT64?', ({ message }) => wide(message.bytes)],
+      ['bytes', 'INT64?', ({ message }) => orNull(message.bytes)],
       ['first_psn', 'INT32', ({ message }) => message.firstPsn],
       ['last_psn', 'INT32', ({ message }) => message.lastPsn],
-      ['packets', 'INT64', ({ message }) => BigInt(message.packets)],
-      ['retransmitted', 'INT64', ({ message }) => BigInt(message.retransmitted)],
-      ['first_frame', 'INT64', ({ message }) => BigInt(message.firstFrame)],
-      ['last_frame', 'INT64', ({ message }) => BigInt(message.lastFrame)],
+      ['packets', 'INT64', ({ message }) => message.packets],
+      ['retransmitted', 'INT64', ({ message }) => message.retransmitted],
+      ['first_frame', 'INT64', ({ message }) => message.firstFrame],
+      ['last_frame', 'INT64', ({ message }) => message.lastFrame],
       ['start', 'TIMESTAMP?', ({ message }) => clock.micros(message.start)],
       ['start_ns', 'INT64?', ({ message }) => clock.ns(message.start)],
       ['end_ns', 'INT64?', ({ message }) => clock.ns(message.end)],
-      ['latency_ns', 'INT64?', ({ message }) => wide(message.latency)],
-      ['ack_round_trip_ns', 'INT64?', ({ message }) => wide(message.ackRoundTrip)],
+      ['latency_ns', 'INT64?', ({ message }) => orNull(message.latency)],
+      ['ack_round_trip_ns', 'INT64?', ({ message }) => orNull(message.ackRoundTrip)],
       ['outcome', 'STRING', ({ message }) => message.outcome],
       ['failure', 'STRING?', ({ message }) => orNull(message.failure)],
     ]),
@@ -187,7 +186,7 @@ export function connectionTable({ capture, clock }: Surroundings): Table<Connect
         [
           `${way === 'aToB' ? 'a_to_b' : 'b_to_a'}_${name}`,
           'INT64',
-          (connection: Connection) => BigInt(value(connection[way])),
+          (connection: Connection) => value(connection[way]),
         ] as const,
     ),
   );
@@ -197,7 +196,7 @@ export function connectionTable({ capture, clock }: Surroundings): Table<Connect
         [
           `messages_from_${end === 'messagesFromA' ? 'a' : 'b'}${what === 'total' ? '' : `_${what}`}`,
           'INT64',
-          (connection: Connection) => BigInt(connection[end][what]),
+          (connection: Connection) => connection[end][what],
         ] as const,
     ),
   );
@@ -214,15 +213,15 @@ export function connectionTable({ capture, clock }: Surroundings): Table<Connect
       ['b_qp', 'INT32?', ({ b }) => natural(b.qpn)],
       ['pairing', 'STRING', ({ pairing }) => pairing],
       ['path_mtu', 'INT32?', ({ pathMtu }) => orNull(pathMtu)],
-      ['first_frame', 'INT64', ({ firstFrame }) => BigInt(firstFrame)],
-      ['last_frame', 'INT64', ({ lastFrame }) => BigInt(lastFrame)],
+      ['first_frame', 'INT64', ({ firstFrame }) => firstFrame],
+      ['last_frame', 'INT64', ({ lastFrame }) => lastFrame],
       ['start', 'TIMESTAMP?', ({ start }) => clock.micros(start)],
       ['start_ns', 'INT64?', ({ start }) => clock.ns(start)],
       ['end_ns', 'INT64?', ({ end }) => clock.ns(end)],
       ...counts,
       ...messages,
-      ['latency_p50_ns', 'INT64?', ({ completion }) => wide(rounded(completion?.p50))],
-      ['latency_p99_ns', 'INT64?', ({ completion }) => wide(rounded(completion?.p99))],
+      ['latency_p50_ns', 'INT64?', ({ completion }) => orNull(rounded(completion?.p50))],
+      ['latency_p99_ns', 'INT64?', ({ completion }) => orNull(rounded(completion?.p99))],
       ['verdict', 'STRING', ({ verdict }) => verdict.kind],
       ['verdict_certainty', 'STRING', ({ verdict }) => verdict.certainty],
       ['verdict_text', 'STRING', ({ verdict }) => verdict.text],
@@ -252,7 +251,7 @@ export function findingTable({ capture, clock }: Surroundings): Table<FindingRow
       ['start', 'TIMESTAMP?', ({ finding }) => clock.micros(finding.start)],
       ['start_ns', 'INT64?', ({ finding }) => clock.ns(finding.start)],
       ['end_ns', 'INT64?', ({ finding }) => clock.ns(finding.end)],
-      ['frame_count', 'INT64', ({ finding }) => BigInt(finding.frameCount)],
+      ['frame_count', 'INT64', ({ finding }) => finding.frameCount],
       ['frames', 'INT64[]', ({ finding }) => finding.frames.map(BigInt)],
     ]),
   };
