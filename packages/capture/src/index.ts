@@ -64,6 +64,7 @@ export { PacketReader, type PacketReaderOptions, type RefusedFrame } from './rea
 export type { Refusal } from './read/refusal.ts';
 export { packetFrame } from './read/super-packet.ts';
 export { type Tunnel, tunnelName } from './read/tunnel.ts';
+export { clockText, comparisonText } from './report/comparison-page.ts';
 export { DEFAULT_LIMITS, type ReportLimits } from './report/data.ts';
 export {
   counted,

@@ -1,53 +1,18 @@
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, linkSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { analyzeCapture } from '@node-roce/capture/node';
 import { openCapture } from '@node-roce/pcap/node';
 import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
-import { run } from './cli.ts';
+import { runRoce as roce } from '../testing/roce.ts';
 import { commands, nameOf } from './commands.ts';
 import { version } from './version.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const opAll = join(captures, 'op_all.pcap');
 removeFolders();
-
-interface Result {
-  code: number;
-  out: string;
-  err: string;
-}
-
-async function roce(
-  args: readonly string[],
-  {
-    env = {},
-    input,
-    isTTY,
-    columns,
-  }: { env?: Record<string, string>; input?: Uint8Array; isTTY?: boolean; columns?: number } = {},
-): Promise<Result> {
-  let out = '';
-  let err = '';
-  const code = await run(args, {
-    stdin: Readable.from(input === undefined ? [] : [input]),
-    stdout: {
-      write(text, done) {
-        out += text;
-        done?.();
-      },
-      isTTY,
-      columns,
-    },
-    stderr: { write: (text) => (err += text), isTTY, columns },
-    env,
-    signal: new AbortController().signal,
-  });
-  return { code, out, err };
-}
 
 /** The comments of each packet in a capture. */
 async function commentsOf(path: string): Promise<(readonly string[])[]> {

@@ -1,27 +1,14 @@
-import { copyFileSync } from 'node:fs';
+import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
-import { run } from './cli.ts';
+import { runRoce } from '../testing/roce.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const loss5 = join(captures, 'loss5_both_rc_pingpong.pcap');
 const folder = ownFolder();
 removeFolders();
-
-async function roce(...args: string[]) {
-  let out = '';
-  let err = '';
-  const code = await run(args, {
-    stdin: Readable.from([]),
-    stdout: { write: (text) => (out += text) },
-    stderr: { write: (text) => (err += text) },
-    env: {},
-    signal: new AbortController().signal,
-  });
-  return { code, out, err };
-}
+const roce = (...args: string[]) => runRoce(args);
 
 test('a capture and a part of it: packets that are missing there', async () => {
   const part = join(folder, 'part.pcapng');
@@ -55,4 +42,21 @@ test('captures without a packet in common', async () => {
 
 test('standard input is refused', async () => {
   expect(await roce('compare', '-', loss5)).toMatchObject({ code: 2 });
+});
+
+test('as a page: to a file with the table, to standard output in place of it', async () => {
+  const copy = join(folder, 'same.pcap');
+  copyFileSync(loss5, copy);
+  const html = join(folder, 'page.html');
+  const { code, out, err } = await roce('compare', loss5, copy, '--html', html);
+  expect(code).toBe(0);
+  expect(out).toMatch(/^Clock B agrees with A/);
+  expect(err).toMatch(
+    /page\.html: A → B: none of \d+ packets lost; B → A: none of \d+ packets lost, 0\.\d\d MB\n$/,
+  );
+  const page = readFileSync(html, 'utf8');
+  expect(page).toContain('<title>loss5_both_rc_pingpong.pcap and same.pcap – RoCE comparison</title>');
+  expect(await roce('compare', loss5, copy, '--html', '-')).toEqual({ code: 0, out: page, err: '' });
+  expect(await roce('compare', loss5, copy, '--html', '-', '--json')).toMatchObject({ code: 2 });
+  expect(await roce('compare', loss5, copy, '--html', copy)).toMatchObject({ code: 2 });
 });

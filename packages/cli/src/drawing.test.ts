@@ -1,29 +1,15 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { PACKET_KINDS } from '@node-roce/capture';
 import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
-import { run } from './cli.ts';
+import { runRoce as roce } from '../testing/roce.ts';
 import { commands, nameOf } from './commands.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const loss5 = join(captures, 'loss5_both_rc_pingpong.pcap');
 const folder = ownFolder();
 removeFolders();
-
-async function roce(args: readonly string[], input?: Uint8Array) {
-  let out = '';
-  let err = '';
-  const code = await run(args, {
-    stdin: Readable.from(input === undefined ? [] : [input]),
-    stdout: { write: (text) => (out += text) },
-    stderr: { write: (text) => (err += text) },
-    env: {},
-    signal: new AbortController().signal,
-  });
-  return { code, out, err };
-}
 
 /** The numbers of the frames in a drawing. */
 const framesOf = (svg: string) =>
@@ -42,10 +28,9 @@ describe('report', () => {
   });
 
   test('to standard output, from standard input', async () => {
-    const { code, out, err } = await roce(
-      ['report', '-', '-o', '-', '--title', 'a & b'],
-      readFileSync(loss5),
-    );
+    const { code, out, err } = await roce(['report', '-', '-o', '-', '--title', 'a & b'], {
+      input: readFileSync(loss5),
+    });
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(out).toContain('<title>a &amp; b – RoCE report</title>');
     expect(out.endsWith('</html>\n')).toBe(true);

@@ -30,6 +30,8 @@ export interface OptionSpec {
   fallback?: number | string;
   /** Not in the help. */
   hidden?: boolean;
+  /** The long name of an option that it does not combine with. */
+  notWith?: string;
   /** An older long name, without its value: it still works, with a warning. */
   old?: string;
 }
@@ -157,7 +159,8 @@ export function declare(
     });
 }
 
-const attributeOf = (flags: string): string => new Option(flags, '').attributeName();
+/** The name of an option's value: `zeroPayload` of `--zero-payload`. */
+export const attributeOf = (flags: string): string => new Option(flags, '').attributeName();
 
 /** Moves values of older names to their options. Calls `warn` for each. */
 export function withNewNames(

@@ -1,12 +1,11 @@
 /** `--connection`, `--address`, `--from`, `--to` and `--top` of flows and messages; marks of the network in dump and flows. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { CaptureParser, LinkType, PcapEncoder } from '@node-roce/pcap';
 import { buildPfc } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
-import { run } from './cli.ts';
+import { runRoce } from '../testing/roce.ts';
 import { Greatest } from './selection.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
@@ -14,24 +13,7 @@ const ucmatose = join(captures, 'cm_ucmatose.pcap');
 const opAll = join(captures, 'op_all.pcap');
 const folder = ownFolder();
 removeFolders();
-
-async function roce(...args: string[]) {
-  let out = '';
-  let err = '';
-  const code = await run(args, {
-    stdin: Readable.from([]),
-    stdout: {
-      write(chunk, done) {
-        out += chunk;
-        done?.();
-      },
-    },
-    stderr: { write: (text) => (err += text) },
-    env: {},
-    signal: new AbortController().signal,
-  });
-  return { code, out, err };
-}
+const roce = (...args: string[]) => runRoce(args);
 
 const json = async (...args: string[]) => JSON.parse((await roce(...args)).out);
 const lines = async (...args: string[]) =>

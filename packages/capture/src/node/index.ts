@@ -10,4 +10,4 @@ export { type ExportOptions, type ExportResult, exportPackets } from './export/e
 export type { RewriteOptions } from './export/rewrite.ts';
 export { readLadder } from './ladder.ts';
 export { readPackets } from './read.ts';
-export { type ReportOptions, renderReport, viewerPage } from './report.ts';
+export { type ReportOptions, renderComparison, renderReport, viewerPage } from './report.ts';

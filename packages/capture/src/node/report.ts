@@ -2,7 +2,9 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { Comparison } from '../compare/comparison.ts';
 import type { Analysis } from '../flow/analysis.ts';
+import { comparisonBody } from '../report/comparison-page.ts';
 import { DEFAULT_LIMITS, type ReportLimits, toReportData } from '../report/data.ts';
 import { embedJson, escapeMarkup } from '../report/escape.ts';
 import { htmlPage } from '../report/page.ts';
@@ -56,6 +58,23 @@ export function renderReport(analysis: Analysis, options: ReportOptions = {}): s
     body: `<div id="page">
 ${withoutScript(analysis, title)}</div>
 <script type="application/json" id="data">${embedJson(data)}</script>`,
+  });
+}
+
+/**
+ * The comparison of two captures as a self-contained HTML page, in the look of the report. It loads nothing and has no script.
+ *
+ * @throws Error (`ERR_REPORT_NOT_BUILT`) where the report's style was not built
+ */
+export function renderComparison(
+  comparison: Comparison,
+  { title = 'Two captures', generator = 'node-roce' }: Pick<ReportOptions, 'title' | 'generator'> = {},
+): string {
+  return htmlPage({
+    title: `${title} – RoCE comparison`,
+    generator,
+    style: asset('page.css'),
+    body: comparisonBody(comparison),
   });
 }
 

@@ -7,9 +7,9 @@ export interface PageParts {
   title: string;
   generator: string;
   style: string;
-  script: string;
-  /** The script's SHA-256 in base 64: the one script that may run. */
-  hash: string;
+  /** With its SHA-256 in base 64: the one script that may run. Undefined: none may. */
+  script?: string;
+  hash?: string;
   /** More directives of the policy (CSP level 3). */
   policy?: string;
   /** Markup before the script. */
@@ -20,7 +20,7 @@ export interface PageParts {
 export function htmlPage({ title, generator, style, script, hash, policy, body }: PageParts): string {
   const directives = [
     "default-src 'none'",
-    `script-src 'sha256-${hash}'`,
+    ...(hash === undefined ? [] : [`script-src 'sha256-${hash}'`]),
     "style-src 'unsafe-inline'",
     'img-src data:',
     ...(policy === undefined ? [] : [policy]),
@@ -44,8 +44,7 @@ ${style}${ladderStyle((name) => `var(--${name})`)}
 </head>
 <body>
 ${body}
-<script>${script}</script>
-</body>
+${script === undefined ? '' : `<script>${script}</script>\n`}</body>
 </html>
 `;
 }

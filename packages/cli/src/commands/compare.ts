@@ -1,22 +1,28 @@
 /** `roce compare`: what happened to packets between two captures of their way. */
+import { basename } from 'node:path';
 import {
-  type ClockOffset,
   type Comparison,
+  clockText,
   compareCaptures,
+  comparisonText,
   counted,
   formatDuration,
   formatQp,
   formatSeconds,
   NothingInCommonError,
+  renderComparison,
   type Transit,
   type TransitEvent,
 } from '@node-roce/capture/node';
-import { UsageError } from '../options.ts';
+import { checkOutput, writeOutput } from '../drawing.ts';
+import { DASH, UsageError } from '../options.ts';
 import { exitCode, isFile, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
 import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
+import { programName } from '../version.ts';
 
 interface Options extends ReadingChoices {
+  html?: string;
   count: number;
   json: boolean;
 }
@@ -26,6 +32,8 @@ export async function run(files: readonly string[], options: Options, terminal: 
     throw new UsageError(
       'captures are read twice: standard input and pipes cannot be compared; write them into files first',
     );
+  const { html, json } = options;
+  if (html !== undefined) for (const file of files) checkOutput(file, html, json);
   const [a, b] = files.map((file) => sourceOf(file, terminal) as string) as [string, string];
   let comparison: Comparison;
   try {
@@ -35,8 +43,9 @@ export async function run(files: readonly string[], options: Options, terminal: 
     terminal.message(`${terminal.errColors.red('roce:')} ${a} and ${b}: ${error.message}`);
     return 1;
   }
-  if (options.json) terminal.json(comparison);
-  else print(comparison, options, terminal);
+  if (html !== undefined) await writePage(comparison, html, [a, b], terminal);
+  if (json) terminal.json(comparison);
+  else if (html !== DASH) print(comparison, options, terminal);
   const isShown = { isShown: !options.json };
   return Math.max(
     exitCode(comparison.summaryA, a, terminal, isShown),
@@ -44,9 +53,21 @@ export async function run(files: readonly string[], options: Options, terminal: 
   );
 }
 
+async function writePage(
+  comparison: Comparison,
+  output: string,
+  files: readonly string[],
+  terminal: Terminal,
+): Promise<void> {
+  const title = files.map((file) => basename(file)).join(' and ');
+  const page = renderComparison(comparison, { title, generator: programName() });
+  const summary = comparisonText(comparison).replace(/\.$/, '');
+  await writeOutput(page, { output, json: false }, { facts: {}, summary }, terminal);
+}
+
 function print({ clock, ...comparison }: Comparison, { count }: Options, terminal: Terminal): void {
   const { aToB, bToA, outside, unplaced, events, eventCount } = comparison;
-  terminal.paragraph('', clockLine(clock));
+  terminal.paragraph('', clockText({ clock }));
   terminal.line();
   printTable(TRANSIT_COLUMNS, [aToB, bToA], terminal);
   const notes = [
@@ -60,17 +81,6 @@ function print({ clock, ...comparison }: Comparison, { count }: Options, termina
   const shown = events.slice(0, count);
   printTable(EVENT_COLUMNS, shown, terminal);
   if (eventCount > shown.length) terminal.line(terminal.colors.dim(`… ${eventCount - shown.length} more`));
-}
-
-function clockLine({ offset, drift, uncertainty, samples }: ClockOffset): string {
-  const size = formatDuration(Math.abs(offset));
-  const ahead = offset === 0 ? 'agrees with A' : `is ${size} ${offset > 0 ? 'ahead of' : 'behind'} A`;
-  const gain = drift === 0 ? '' : `, and gains ${formatDuration(drift)} a second`;
-  const bound =
-    uncertainty === undefined
-      ? 'packets of one direction only are in both captures: their least delay counts as 0'
-      : `± ${formatDuration(uncertainty)}, and exact if the least delay is the same both ways`;
-  return `Clock B ${ahead}${gain} (${counted(samples, 'packet')}; ${bound})`;
 }
 
 function printTable<T>(columns: readonly Column<T>[], rows: readonly T[], terminal: Terminal): void {

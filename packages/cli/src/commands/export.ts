@@ -15,7 +15,7 @@ import {
 } from '@node-roce/capture/node';
 import { PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
-import { DASH, UsageError } from '../options.ts';
+import { attributeOf, DASH, UsageError } from '../options.ts';
 import {
   exitCode,
   isFile,
@@ -27,6 +27,7 @@ import {
   sourcesOf,
 } from '../reading.ts';
 import { checkSpan, connectionOf, understood } from '../selection.ts';
+import { exportChoices } from '../specs/packet-choices.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
@@ -88,22 +89,11 @@ export async function run(files: readonly string[], options: Options, terminal: 
   return exitCode(summary, files, terminal);
 }
 
-/** Options of a copy: tables are of the whole analysis, which a part of the packets would falsify. */
-const OF_COPIES = {
-  output: '-o',
-  filter: '--filter',
-  qp: '--qp',
-  opcode: '--opcode',
-  address: '--address',
-  nak: '--nak',
-  from: '--from',
-  to: '--to',
-  connection: '--connection',
-  comments: '--comments',
-  anonymize: '--anonymize',
-  key: '--key',
-  zeroPayload: '--zero-payload',
-} as const;
+/** The name of a capture in tables: of several files, the first one's. */
+export function captureName(files: readonly string[]): string {
+  const [first] = pathsOf(files);
+  return first === DASH ? 'stdin' : basename(resolve(first));
+}
 
 async function exportTables(
   files: readonly string[],
@@ -111,15 +101,15 @@ async function exportTables(
   options: Options,
   terminal: Terminal,
 ): Promise<number> {
-  for (const [name, flag] of Object.entries(OF_COPIES)) {
-    const value = options[name as keyof typeof OF_COPIES];
-    if (value !== undefined && value !== false)
+  for (const { flags, notWith } of exportChoices) {
+    const value = options[attributeOf(flags) as keyof Options];
+    const [flag] = flags.split(/,? /);
+    if (notWith === '--parquet' && value !== undefined && value !== false)
       throw new UsageError(
         `--parquet writes the whole analysis, without ${flag}; of a part: roce export … ${flag === '-o' ? '' : `${flag} … `}-o - | roce export - --parquet ${folder}`,
       );
   }
-  const [first] = pathsOf(files);
-  const capture = first === DASH ? 'stdin' : basename(resolve(first));
+  const capture = captureName(files);
   const { exportParquet } = await import('../parquet/export.ts');
   const source = sourcesOf(files, terminal);
   const reading = await readingOptions(terminal, options);

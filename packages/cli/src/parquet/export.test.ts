@@ -2,14 +2,14 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough, Readable } from 'node:stream';
+import { PassThrough } from 'node:stream';
 import { DuckDBInstance } from '@duckdb/node-api';
 import type { Analysis } from '@node-roce/capture/node';
 import { PcapEncoder, PcapngEncoder } from '@node-roce/pcap';
 import { openCapture } from '@node-roce/pcap/node';
 import { describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../../testing/folder.ts';
-import { run } from '../cli.ts';
+import { runRoce } from '../../testing/roce.ts';
 import { exportParquet } from './export.ts';
 import { connectionTable, findingTable, messageTable, packetTable, type Surroundings } from './tables.ts';
 
@@ -18,26 +18,9 @@ const captures = join(root, 'test/fixtures/captures');
 const loss5 = join(captures, 'loss5_both_rc_pingpong.pcap');
 const folder = ownFolder();
 removeFolders();
+const roce = (...args: string[]) => runRoce(args);
 let folders = 0;
 const newFolder = () => join(folder, `${folders++}`);
-
-async function roce(...args: string[]) {
-  let out = '';
-  let err = '';
-  const code = await run(args, {
-    stdin: Readable.from([]),
-    stdout: {
-      write: (text, done) => {
-        out += text;
-        done?.();
-      },
-    },
-    stderr: { write: (text) => (err += text) },
-    env: {},
-    signal: new AbortController().signal,
-  });
-  return { code, out, err };
-}
 
 async function query(sql: string): Promise<Record<string, unknown>[]> {
   const connection = await (await DuckDBInstance.create()).connect();

@@ -1,26 +1,6 @@
-/** Commands that read capture files. */
-import { InvalidArgumentError } from 'commander';
-import {
-  addressOrPrefix,
-  integer,
-  listOf,
-  nanoseconds,
-  type OptionSpec,
-  oneOf,
-  type Parse,
-  ports,
-  text,
-  words,
-} from '../options.ts';
+import { integer, listOf, nanoseconds, type OptionSpec, oneOf, ports, text, words } from '../options.ts';
+import { address, anyQpn, exportChoices, filter, packetFilters } from './packet-choices.ts';
 import { type CommandSpec, json } from './spec.ts';
-
-const anyQpn: Parse = integer(0, 0xff_ffff);
-
-const address = (what: string): OptionSpec => ({
-  flags: '--address <address>',
-  summary: `Select ${what} from or to this address, or prefix such as 10.0.0.0/8`,
-  parse: addressOrPrefix,
-});
 
 /** Selects the parts of an analysis to show: the fields of `Selection`. */
 const selection = (what: string, top: string): readonly OptionSpec[] => [
@@ -38,33 +18,6 @@ const selection = (what: string, top: string): readonly OptionSpec[] => [
   { flags: '--to <seconds>', summary: `Ignore ${what} that began after this time`, parse: nanoseconds },
   { flags: '--top <number>', summary: top, parse: integer(1, 1_000_000) },
 ];
-
-/** Which packets of a capture: the fields of `PacketFilter`. */
-const packetFilters: readonly OptionSpec[] = [
-  { flags: '--qp <number>', summary: 'Select packets to this queue pair (0x… allowed)', parse: anyQpn },
-  { flags: '--opcode <text>', summary: 'Select packets whose opcode name contains this', parse: text },
-  address('packets'),
-  { flags: '--nak', summary: 'Select NAKs, including RNR NAKs' },
-  {
-    flags: '--from <seconds>',
-    summary: 'Ignore packets before this time (seconds since the first frame)',
-    parse: nanoseconds,
-  },
-  { flags: '--to <seconds>', summary: 'Ignore packets after this time', parse: nanoseconds },
-];
-
-/** A name that stands in paths, which Spark and Trino read as text. */
-const hostName: Parse = (given) => {
-  if (!/^\w[\w.-]{0,252}$/.test(given))
-    throw new InvalidArgumentError('Expected letters, digits, dots, - and _.');
-  return given;
-};
-
-const filter = (what: 'packets' | 'connections'): OptionSpec => ({
-  flags: '--filter <expression>',
-  summary: `Select ${what} by an expression such as ${what === 'packets' ? '"nak or qp == 0x11 and length > 1K"' : '"retransmitted > 0 and addr == 10.0.0.0/8"'} (docs/capture.md, Filters)`,
-  parse: text,
-});
 
 const icrcMode: OptionSpec = {
   flags: '--icrc <mode>',
@@ -157,43 +110,7 @@ export const captureCommands: readonly CommandSpec[] = [
       "afterwards, and private ranges stay private; MAC addresses and the connection manager's messages are covered. " +
       'Checksums and ICRCs are computed anew; a wrong ICRC stays wrong. --parquet writes the whole analysis as tables, a ' +
       `folder per table, hour and host; captures can share a folder. An interrupted export leaves no file. ${SEVERAL}`,
-    options: [
-      { ...output('pcapng'), required: false },
-      {
-        flags: '--parquet <folder>',
-        summary:
-          'Write tables instead: packets, messages, connections and findings as Parquet, for DuckDB, Spark or Trino',
-        parse: text,
-      },
-      {
-        flags: '--host <name>',
-        summary: 'Machine that made the capture, for --parquet: part of the paths (default: unknown)',
-        parse: hostName,
-      },
-      ...packetFilters,
-      filter('packets'),
-      port,
-      {
-        flags: '--connection <number>',
-        summary: 'Select this connection, both directions, by its number in roce flows',
-        parse: integer(1, 2 ** 31),
-      },
-      {
-        flags: '--comments',
-        summary: 'Attach findings and causes of retransmissions to packets as comments',
-      },
-      { flags: '--anonymize', summary: 'Anonymize addresses, and drop names and comments' },
-      {
-        flags: '--key <text>',
-        summary: 'Key of the anonymization: equal keys map addresses alike (default: random)',
-        parse: text,
-      },
-      {
-        flags: '--zero-payload',
-        summary: 'Zero payload, immediate data, and operands and results of atomics',
-      },
-      json('Print one JSON object about the written file'),
-    ],
+    options: [...exportChoices, port, json('Print one JSON object about the written file')],
     examples: [
       ['export trace.pcap --from 1.2 --to 1.3 -o slice.pcapng', 'A tenth of a second'],
       ['export trace.pcap --comments -o commented.pcapng', 'Findings as frame.comment in Wireshark'],
@@ -333,9 +250,18 @@ export const captureCommands: readonly CommandSpec[] = [
         parse: integer(0, 5000),
         fallback: 100,
       },
+      {
+        flags: '--html <file>',
+        summary:
+          'Also write an HTML page with all of the listed packets; - for standard output, instead of the table',
+        parse: text,
+      },
       json('Print one JSON object'),
     ],
-    examples: [['compare sender.pcap receiver.pcap', 'Losses and delay from the sender to the receiver']],
+    examples: [
+      ['compare sender.pcap receiver.pcap', 'Losses and delay from the sender to the receiver'],
+      ['compare sender.pcap receiver.pcap --html page.html', 'The same as a page for a colleague'],
+    ],
     load: () => import('../commands/compare.ts'),
   },
   {
