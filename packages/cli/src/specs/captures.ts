@@ -236,6 +236,19 @@ export const captureCommands: readonly CommandSpec[] = [
     load: () => import('../commands/view.ts'),
   },
   {
+    usage: 'query <sql> <files...>',
+    summary: 'Ask captures in SQL: tables of packets, messages, connections and findings',
+    description:
+      'Runs a statement of DuckDB on the tables of roce export --parquet: packets, messages, connections and findings. The files are captures, ' +
+      `or one folder of exported tables, which is faster to ask again. Needs the package @duckdb/node-api. ${SEVERAL}`,
+    options: [icrcMode, port, json('Print one JSON object per row; 64-bit numbers are strings')],
+    examples: [
+      ['query "SELECT opcode, count(*) FROM packets GROUP BY opcode" trace.pcap', 'Packets by opcode'],
+      ['query "SELECT * FROM findings" --json tables/', 'Exported tables, as JSON'],
+    ],
+    load: () => import('../commands/query.ts'),
+  },
+  {
     usage: 'compare <a> <b>',
     summary: 'Compare two captures of one path: packets lost between the capture points, and delays',
     description:
