@@ -6,6 +6,10 @@ import { rule } from './rule.ts';
 /** A verdict has no more. */
 const MAX_WORDS = 20;
 
+const ALIKE = 'Loss, damage and delay look the same from here: a capture at the other end shows which it is.';
+const DAMAGED =
+  'Packets of this connection come to the capture point with a wrong ICRC: behind it they may be damaged, too.';
+
 const DROPS =
   'Look at drops in switches and NICs between them: buffers, PFC, ECN, CRC errors, paths that reorder.';
 
@@ -16,6 +20,12 @@ const LATEST = 100e6;
 const mayCome = (telling: Telling): boolean =>
   placeOf(telling, '', '')[1] === 'lost' &&
   telling.captureEnd - Math.max(...telling.recoveries.map(({ time }) => time)) < LATEST;
+
+/** Some packets of either direction, not all of one, have a wrong ICRC. */
+const isDamagedHere = ({ direction }: Telling): boolean =>
+  [direction.counts, direction.peer?.counts].some(
+    (counts) => counts !== undefined && counts.icrcBad > counts.icrcTaken,
+  );
 
 /** Where packets were lost, and how they may have got lost: behind the capture point, all ways look the same. */
 function placeOf({ recoveries, shown }: Telling, requester: string, responder: string): [string, string] {
@@ -73,10 +83,7 @@ export const packetsLost = rule({
       const [where, fate] = placeOf(telling, 'the requester', 'the responder');
       return {
         statement: `the path ${where} ${fate} ${whatOf(telling)}: ${telling.share}`,
-        hint:
-          fate === 'lost'
-            ? DROPS
-            : `${DROPS} Loss, damage and delay look the same from here: a capture at the other end shows which it is.`,
+        hint: fate === 'lost' ? DROPS : `${DROPS} ${ALIKE}${isDamagedHere(telling) ? ` ${DAMAGED}` : ''}`,
       };
     },
     explains: RECOVERED,

@@ -365,3 +365,16 @@ test('other traffic on the port of RoCE is no connection', () => {
   expect(connections).toEqual([]);
   expect(verdict).toMatchObject({ kind: 'nothing-decoded', certainty: 'likely' });
 });
+
+test.each([
+  [false, /shows which it is\.$/],
+  [true, /behind it they may be damaged, too\.$/],
+])('losses behind the capture point, with wrong ICRCs in front of it: %s', (badIcrc, hint) => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  if (badIcrc) send(capture, 1900, 150, { badIcrc });
+  for (const psn of [104, 105, 106]) send(capture, 2000 + psn, psn);
+  capture.packet(2200, 'b', 'RC_ACKNOWLEDGE', { psn: 105, syndrome: 0x60 });
+  for (const psn of [105, 106]) send(capture, 2300 + psn, psn);
+  ack(capture, 2500, 106);
+  expect(verdictOf(capture)).toMatchObject({ kind: 'packets-lost', hint: expect.stringMatching(hint) });
+});
