@@ -55,7 +55,11 @@ function wrongImport(path, specifier, { rules, manifests, exists }) {
   if (withoutNode && /^@node-roce\/[^/]+\/node$/.test(specifier)) return 'which needs Node';
   const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
   const { dependencies, devDependencies, peerDependencies } = manifests[own];
-  const declared = { ...dependencies, ...peerDependencies, ...(inAny(rules.bundled, path) && devDependencies) };
+  const declared = {
+    ...dependencies,
+    ...peerDependencies,
+    ...(inAny(rules.bundled, path) && devDependencies),
+  };
   if (!declared[name]) return 'which its package.json does not name';
   if (!name.startsWith(SCOPE)) return sansIo && 'a package from outside';
   const target = name.slice(SCOPE.length);
