@@ -4,7 +4,7 @@
  * `bytes` at `extensions` with wire's accessors.
  */
 import { LinkType } from '@node-roce/pcap';
-import type { OpcodeInfo } from '@node-roce/wire';
+import { BTH_BYTES, type OpcodeInfo, u16, u24 } from '@node-roce/wire';
 import { macAt } from './pause.ts';
 import type { Tunnel } from './tunnel.ts';
 
@@ -100,8 +100,13 @@ export class RocePacket {
   end = 0;
 }
 
-/** One line for console.log: the fields that each packet has. Not declared in the class: a copy of a packet is a `RocePacket`, too. */
+/**
+ * One line for console.log: the fields that each packet has. Not in the class: copies by `{ ...packet }`
+ * are packets, too.
+ */
 Object.defineProperty(RocePacket.prototype, Symbol.for('nodejs.util.inspect.custom'), {
+  configurable: true,
+  writable: true,
   value(this: RocePacket): string {
     const { frame, part, time, opcode, destQp, psn, payloadLength, icrc } = this;
     const name = (this.info as OpcodeInfo | undefined)?.name ?? `opcode 0x${opcode.toString(16)}`;
@@ -121,4 +126,38 @@ export interface Addresses {
   /** `192.0.2.1`, `2001:db8::1` (RFC 5952). */
   text(index: number): string;
   readonly size: number;
+}
+
+/** BTH and the longest extension headers: RDETH, DETH and AtomicETH (IBTA vol 1 §9.2). */
+export const LONGEST_HEADER_BYTES = BTH_BYTES + 4 + 8 + 28;
+
+/**
+ * Fills the fields that stand in the base transport header (IBTA vol 1 §9.2), which is at `o`.
+ * @param end of the packet as it was captured, ICRC included
+ */
+export function fillBth(
+  packet: RocePacket,
+  b: Uint8Array,
+  o: number,
+  info: OpcodeInfo,
+  end: number,
+  payloadLength: number,
+): void {
+  const flags = b[o + 1];
+  packet.bth = o;
+  packet.extensions = o + BTH_BYTES;
+  packet.payload = o + info.headerLength;
+  packet.end = end;
+  packet.payloadLength = payloadLength;
+  packet.info = info;
+  packet.opcode = info.opcode;
+  packet.solicited = (flags & 0x80) !== 0;
+  packet.migReq = (flags & 0x40) !== 0;
+  packet.padCount = (flags >> 4) & 3;
+  packet.pkey = u16(b, o + 2);
+  packet.fecn = (b[o + 4] & 0x80) !== 0;
+  packet.becn = (b[o + 4] & 0x40) !== 0;
+  packet.destQp = u24(b, o + 5);
+  packet.ackReq = (b[o + 8] & 0x80) !== 0;
+  packet.psn = u24(b, o + 9);
 }
