@@ -170,4 +170,43 @@ describe('a queue pair', () => {
     hand.put({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: 1000, reth: { addr, rkey, length: 10 * MTU } });
     expect(hand.out()).toHaveLength(10);
   });
+
+  test('RESET during an answer that waits for the rate: requests of the next connection do not wait for it', () => {
+    const { hand, memory, notify, run } = setUp();
+    const { addr, rkey } = memory;
+    notify();
+    hand.put({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: 1000, reth: { addr, rkey, length: 10 * MTU } });
+    expect(hand.out()).toHaveLength(1);
+    hand.side.adapter.modifyQp(hand.side.qp.qpn, { qpState: 'RESET' });
+    hand.connect({ pathMtu: MTU, rqPsn: 1000 });
+    notify();
+    hand.side.post({ opcode: 'RDMA_WRITE', sge: [{ mr: memory, length: 20 * MTU }], remote: memory });
+    expect(run(2_000)).toHaveLength(20);
+  });
+
+  test('an answer that waits for the rate and is dropped, as its memory is gone: requests go on', () => {
+    const { hand, memory, notify, run } = setUp();
+    const own = hand.side.register(new ArrayBuffer(1 << 16));
+    const read = {
+      opcode: Opcode.RC_RDMA_READ_REQUEST,
+      psn: 1000,
+      reth: { addr: memory.addr, rkey: memory.rkey, length: 10 * MTU },
+    };
+    hand.put(read);
+    expect(run(1_000)).toHaveLength(10);
+    notify();
+    hand.side.post({ opcode: 'RDMA_WRITE', sge: [{ mr: own, length: 3 * MTU }], remote: own });
+    // A duplicate.
+    hand.put(read);
+    hand.out();
+    hand.side.adapter.deregisterMr(memory.handle);
+    hand.put({
+      opcode: Opcode.RC_RDMA_WRITE_ONLY,
+      psn: 1010,
+      reth: { addr: own.addr, rkey: own.rkey, length: 4 },
+      payload: new Uint8Array(4),
+    });
+    hand.side.post({ opcode: 'RDMA_WRITE', sge: [{ mr: own, length: 20 * MTU }], remote: own });
+    expect(run(2_000).length).toBeGreaterThan(20);
+  });
 });

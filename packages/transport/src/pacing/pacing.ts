@@ -83,6 +83,11 @@ export class Pacing {
     return this.#control?.limited ? this.#control.ackInterval(pathMtu, interval) : interval;
   }
 
+  /** No reply is owed any more, for whatever reason: requests need not wait for one. */
+  noReplies(): void {
+    this.#replyWaits = false;
+  }
+
   /** Adds up to `budget` replies to the batch, READ responses as fast as the controller allows; returns how many. */
   respond(responder: Responder, batch: TxBatch, budget: number): number {
     const control = this.#control;

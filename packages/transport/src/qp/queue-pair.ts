@@ -272,10 +272,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     }
   }
 
-  /**
-   * ERR: nothing is taken and no request is sent any more; all that is posted completes with WR_FLUSH_ERR,
-   * in order, signaled or not (IBTA vol 1 §10.3.1.5).
-   */
+  /** ERR: nothing is taken or sent any more; all that is posted is flushed in order, signaled or not (IBTA vol 1 §10.3.1.7). */
   toError(): void {
     this.takeUp();
     const before = this.state;
@@ -395,13 +392,14 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   sendReplies(batch: TxBatch, budget: number, reads: boolean): number {
     const notified = this.#notification?.transmit(batch) ?? 0;
     if (!this.#mayOwe) return notified;
-    const { responder } = this;
+    const { responder, requester } = this;
     const left = budget - notified;
     const isPaced = reads && this.reacts;
     const sent = isPaced
-      ? this.requester.pacing.respond(responder, batch, left)
+      ? requester.pacing.respond(responder, batch, left)
       : responder.transmit(batch, left, reads);
     this.#mayOwe = responder.owed > 0;
+    if (this.reacts && !this.#mayOwe) requester.pacing.noReplies();
     return notified + sent;
   }
 
@@ -425,7 +423,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
       this.toError();
       return;
     }
-    // SQE: the rest is flushed, the receive queue works on (IBTA vol 1 §10.3.1.7). The failed send's
+    // SQE: the rest is flushed, the receive queue works on (IBTA vol 1 §10.3.1.6). The failed send's
     // completion may have had no place, which ends the queue pair as a whole.
     if (this.state === QpStateCode.ERR) return;
     this.setState(QpStateCode.SQE);
@@ -444,7 +442,8 @@ export class QueuePair extends QueueShell implements Owner, Sender {
       this.requester.check() ??
       this.receives.check() ??
       this.responder.check() ??
-      this.migration?.fault()
+      this.migration?.fault() ??
+      (this.responder.owed > 0 && !this.#mayOwe ? 'no turn will send the replies' : undefined)
     );
   }
 }

@@ -110,6 +110,7 @@ export class Requester {
     this.congestion.reset();
     const { rateLimit, pathMtu } = this.#owner.attributes;
     this.pacing.setRate(rateLimit);
+    this.pacing.noReplies();
     this.reads.setPathMtu(pathMtu);
     this.recovery.reset();
     this.#flight.start(0);
@@ -150,7 +151,7 @@ export class Requester {
     this.checkDrained();
   }
 
-  /** SQD: reports that everything that was started is done, once (IBTA vol 1 §10.3.1.6). */
+  /** SQD: reports that everything that was started is done, once (IBTA vol 1 §10.3.1.5). */
   checkDrained(): void {
     if (this.#owner.state !== QpStateCode.SQD || this.#drained || this.#queue.head !== this.#queue.started)
       return;
