@@ -85,7 +85,7 @@ export class Addresses {
 
   /** Gives a destination back. Packets that wait for the link still go to it and to no other. */
   removePeer(peer: number): void {
-    this.#batches.afterwards(() => this.#peers.remove(peer));
+    this.#batches.afterPackets(() => this.#peers.remove(peer));
   }
 
   /** ibv_create_ah(3); the attributes are checked. */

@@ -47,6 +47,31 @@ test('a batch of frames counts, and is in no list', () => {
   expect(released).toEqual(['a']);
 });
 
+test('what frames do not name waits for batches of packets alone', () => {
+  const { batches, released, give } = setUp();
+  const batch = { name: 'packets' };
+  batches.openFrames();
+  batches.afterPackets(() => released.push('at once'));
+  batches.open(batch);
+  batches.afterPackets(() => released.push('a'));
+  give('b');
+  expect(released).toEqual(['at once']);
+  batches.close(batch);
+  expect(released).toEqual(['at once', 'a']);
+  batches.closeFrames();
+  expect(released).toEqual(['at once', 'a', 'b']);
+});
+
+test('at the next close, though no batch is open yet', () => {
+  const { batches, released } = setUp();
+  batches.atClose(() => released.push('a'));
+  expect(released).toEqual([]);
+  const batch = { name: 'packets' };
+  batches.open(batch);
+  batches.close(batch);
+  expect(released).toEqual(['a']);
+});
+
 test('a release may give back more, which is released as well', () => {
   const { batches, released, give } = setUp();
   const batch = { name: 'packets' };

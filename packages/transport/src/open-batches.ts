@@ -9,7 +9,8 @@ export class OpenBatches<Batch extends object> {
   readonly #batches: Batch[] = [];
   /** Batches of frames among them, from which nothing is withdrawn. */
   #frames = 0;
-  /** Called in this order when none is open. */
+  /** Called in this order when no batch of packets is open; and when no batch of frames is, either. */
+  #packetReleases: (() => void)[] = [];
   #releases: (() => void)[] = [];
 
   /** Those that packets may be withdrawn from. */
@@ -33,6 +34,11 @@ export class OpenBatches<Batch extends object> {
     if (at < 0) return;
     this.#batches[at] = this.#batches[this.#batches.length - 1];
     this.#batches.pop();
+    if (this.#packetReleases.length > 0 && this.#batches.length === 0) {
+      const releases = this.#packetReleases;
+      this.#packetReleases = [];
+      for (const release of releases) release();
+    }
     if (this.#releases.length > 0 && !this.any) this.#release();
   }
 
@@ -51,6 +57,17 @@ export class OpenBatches<Batch extends object> {
   afterwards(release: () => void): void {
     if (this.any) this.#releases.push(release);
     else release();
+  }
+
+  /** The same for what frames do not name: they may wait for their port for long. */
+  afterPackets(release: () => void): void {
+    if (this.#batches.length > 0) this.#packetReleases.push(release);
+    else release();
+  }
+
+  /** Calls this when the last open batch is closed, which may be one that is still to be opened. */
+  atClose(release: () => void): void {
+    this.#releases.push(release);
   }
 
   #release(): void {

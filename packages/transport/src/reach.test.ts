@@ -1,7 +1,9 @@
 /** Regions whose bytes are fetched and stored by calls, and calls that fail. */
 import { describe, expect, test } from 'vitest';
 import { Pair, type Side } from '../testing/pair.ts';
-import { setReach } from './index.ts';
+import { setUpRaw } from '../testing/raw-side.ts';
+import { RegionTable, TxBatch } from './batch.ts';
+import { Access, setReach, WrOpcode } from './index.ts';
 
 type Opcode = 'RDMA_WRITE' | 'RDMA_READ' | 'SEND';
 const KIB = 1024;
@@ -135,5 +137,35 @@ describe('memory behind calls', () => {
     expect(here.pulled).toBeGreaterThan(20 << 20);
     expect(here.forgotten).toBeGreaterThan(0);
     expect(Buffer.compare(there.there, here.there)).toBe(0);
+  });
+
+  test('raw frames: fetched bytes are forgotten', () => {
+    const side = setUpRaw();
+    side.activate();
+    const buffer = new SharedArrayBuffer(128 * KIB);
+    let forgotten = 0;
+    setReach(buffer, { pull: () => true, push: () => true, forget: () => forgotten++ });
+    const { adapter, pd, mr } = side;
+    const region = { pd, backing: 5, buffer, offset: 0, length: buffer.byteLength, iova: mr.addr };
+    const { lkey } = adapter.registerMr({ ...region, access: Access.LOCAL_WRITE });
+    for (let i = 0; i < 300; i++) {
+      side.send(i, [100_000], WrOpcode.SEND, lkey);
+      expect(side.poll()).toEqual([[i, 'SUCCESS', 100_000]]);
+      side.port.sent.length = 0;
+    }
+    expect(forgotten).toBe(1);
+  });
+
+  test('bytes that are fetched before their batch is open, as for atomics: they are forgotten behind it', () => {
+    const regions = new RegionTable();
+    const batch = new TxBatch(regions, 1);
+    let forgotten = 0;
+    const reach = { pull: () => true, push: () => true, forget: () => forgotten++ };
+    for (let i = 0; i < 40; i++) {
+      regions.fetched.pull(reach, 0, 1024 * KIB);
+      regions.batches.open(batch);
+      regions.batches.close(batch);
+    }
+    expect(forgotten).toBe(2);
   });
 });

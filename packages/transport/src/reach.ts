@@ -13,8 +13,7 @@ export interface Reach {
 
 /** The open batches, which are made of fetched bytes. */
 interface Open {
-  readonly any: boolean;
-  afterwards(release: () => void): void;
+  atClose(release: () => void): void;
 }
 
 /** By the buffer of the view. */
@@ -36,7 +35,7 @@ const KEPT_BYTES = 16 * 1024 * 1024;
 export class Fetched {
   readonly #open: Open;
   #bytes = 0;
-  /** They go when no batch is open. */
+  /** They go when the last open batch is closed. */
   #isFull = false;
   readonly #views = new Set<Reach>();
 
@@ -48,9 +47,10 @@ export class Fetched {
   pull(reach: Reach, offset: number, length: number): boolean {
     this.#bytes += length;
     this.#views.add(reach);
-    if (this.#bytes >= KEPT_BYTES && !this.#isFull && this.#open.any) {
+    if (this.#bytes >= KEPT_BYTES && !this.#isFull) {
       this.#isFull = true;
-      this.#open.afterwards(() => this.#forget());
+      // The batch that these bytes go into may not be open yet.
+      this.#open.atClose(() => this.#forget());
     }
     return reach.pull(offset, length);
   }
