@@ -41,10 +41,9 @@ export class SendQueue {
   #started = 0;
   /** READs and atomics in [head, started). */
   #readOrAtomics = 0;
-  /** Packets of the first entry that was started since all were complete. */
+  /** All entries in [from, started) are messages of `size` packets which an ACK completes: behind `from`, a PSN shows the entry. */
+  #from = 0;
   #size = 1;
-  /** Entries in [head, started) that are not messages of so many packets which an ACK completes: with none, a PSN shows the entry. */
-  #others = 0;
   #isAsleep = false;
 
   constructor(context: Context, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
@@ -174,10 +173,15 @@ export class SendQueue {
   start(psn: number, packets: number, { wire, readOrAtomic }: WrOpcodeRow): void {
     const at = this.#started & this.#mask;
     if (this.#spans === NO_SPANS) this.#spans = new Int32Array(2 * this.#ring.capacity);
-    if (this.#head === this.#started) this.#size = Math.max(1, packets);
     this.#spans[2 * at] = psn | (readOrAtomic ? READ_OR_ATOMIC : 0) | (wire << WIRE_SHIFT);
     this.#spans[2 * at + 1] = packets;
-    this.#count(this.#started, 1);
+    const isEqual = packets === this.#size && this.#head !== this.#started;
+    if (readOrAtomic) this.#readOrAtomics++;
+    if (readOrAtomic || packets === 0) this.#from = indexAfter(this.#started);
+    else if (!isEqual) {
+      this.#from = this.#started;
+      this.#size = packets;
+    }
     this.#started = indexAfter(this.#started);
   }
 
@@ -185,8 +189,10 @@ export class SendQueue {
   startSends(psn: number, count: number, { wire }: WrOpcodeRow): void {
     const spans = this.#spans;
     const kind = wire << WIRE_SHIFT;
-    if (this.#head === this.#started) this.#size = 1;
-    else if (this.#size !== 1) this.#others += count;
+    if (this.#size !== 1 || this.#head === this.#started) {
+      this.#from = this.#started;
+      this.#size = 1;
+    }
     for (let i = 0; i < count; i++) {
       const at = (this.#started + i) & this.#mask;
       spans[2 * at] = ((psn + i) & PSN_MASK) | kind;
@@ -198,14 +204,7 @@ export class SendQueue {
   /** The entry that was started last is not started after all. */
   unstart(): void {
     this.#started = indexBefore(this.#started);
-    this.#count(this.#started, -1);
-  }
-
-  /** An entry is one of those that were started, or no more. */
-  #count(index: number, by: 1 | -1): void {
-    const isRead = this.isReadOrAtomic(index);
-    if (isRead) this.#readOrAtomics += by;
-    if (isRead || this.packetsOf(index) !== this.#size) this.#others += by;
+    if (this.isReadOrAtomic(this.#started)) this.#readOrAtomics--;
   }
 
   /** Whether an entry was started as a READ or an atomic: the program may have written another operation since. */
@@ -218,7 +217,10 @@ export class SendQueue {
    * of different lengths in packets, local operations, or a PSN that is not out.
    */
   reachedBy(psn: number): number {
-    if (this.#others !== 0 || this.#head === this.#started) return -1;
+    const before = indexDiff(this.#from, this.#head);
+    if (before > 0 || this.#head === this.#started) return -1;
+    // Indices are compared within half of their range.
+    if (before < 0) this.#from = this.#head;
     const packets = psnDiff(psn, this.firstPsn(this.#head)) + 1;
     const count = this.#size === 1 ? packets : Math.floor(packets / this.#size);
     return count < 0 || count > indexDiff(this.#started, this.#head) ? -1 : count;
@@ -263,7 +265,7 @@ export class SendQueue {
     const { hasSends } = this.#owner;
     const opcode = row === undefined ? WcOpcode.SEND : row.completion;
     const wasStarted = this.#head !== this.#started;
-    if (wasStarted) this.#count(this.#head, -1);
+    if (wasStarted && this.isReadOrAtomic(this.#head)) this.#readOrAtomics--;
     const wrIdLow = words[w + SendWqe.WR_ID_LOW];
     const wrIdHigh = words[w + SendWqe.WR_ID_HIGH];
     const length = words[w + SendWqe.LENGTH];
@@ -310,7 +312,7 @@ export class SendQueue {
     const { posted } = this;
     while (indexLess(this.#head, posted)) this.complete(WcStatus.WR_FLUSH_ERR);
     this.#started = this.#head;
-    this.#readOrAtomics = this.#others = 0;
+    this.#readOrAtomics = 0;
     return this.#ring.sleep(this.#head);
   }
 
@@ -318,7 +320,7 @@ export class SendQueue {
   reset(): void {
     this.#isAsleep = false;
     this.#head = this.#started = this.#ring.releaseAll();
-    this.#readOrAtomics = this.#others = 0;
+    this.#readOrAtomics = 0;
     this.#ring.sleep(this.#head);
   }
 
@@ -329,18 +331,18 @@ export class SendQueue {
     if (posted < 0 || posted > this.#ring.capacity) return `${posted} entries are posted`;
     if (started < 0 || started > posted) return `${started} of ${posted} entries are started`;
     let readOrAtomics = 0;
-    let others = 0;
     for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
       const isRead = this.isReadOrAtomic(i);
       if (isRead) readOrAtomics++;
-      if (isRead || this.packetsOf(i) !== this.#size) others++;
+      if ((isRead || this.packetsOf(i) !== this.#size) && !indexLess(i, this.#from))
+        return `entry ${i} is not as those from ${this.#from} on`;
       const next = indexAfter(i);
       if (next !== this.#started && psnAdd(this.firstPsn(i), this.packetsOf(i)) !== this.firstPsn(next)) {
         return `the PSNs of entry ${next} do not follow`;
       }
     }
-    return readOrAtomics === this.#readOrAtomics && others === this.#others
+    return readOrAtomics === this.#readOrAtomics
       ? undefined
-      : `${this.#readOrAtomics} READs and atomics and ${this.#others} other entries are counted`;
+      : `${this.#readOrAtomics} READs and atomics are counted`;
   }
 }

@@ -1,8 +1,9 @@
 /** Responses as a requester takes them: what they acknowledge, what they bring, and which end the connection (IBTA vol 1 §9.7.5, §9.9.2). */
 import { NakCode, Opcode } from '@node-roce/wire';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../../testing/by-hand.ts';
 import { type QpAttr, Ring, type WrOpcodeName } from '../index.ts';
+import { SendQueue } from '../qp/send-queue.ts';
 
 const FIRST = 0x500;
 const MTU = 256;
@@ -99,6 +100,23 @@ describe('an ACK', () => {
         hand.side.adapter.checkInvariants();
       }
     }
+  });
+
+  test('its distance shows the entries again, once one of another size or a READ is done', () => {
+    const { hand, post, ack, sent, done } = requester();
+    const reachedBy = vi.spyOn(SendQueue.prototype, 'reachedBy');
+    post('RDMA_WRITE', 3 * MTU, 100, 100);
+    expect(sent()).toHaveLength(5);
+    let psn = 2;
+    hand.put(ack(psn));
+    for (let i = 0; i < 5; i++) {
+      post('RDMA_WRITE', 100);
+      sent();
+      hand.put(ack(++psn));
+    }
+    expect(done()).toHaveLength(6);
+    expect(reachedBy.mock.results.map(({ value }) => value)).toEqual([-1, 1, 1, 1, 1, 1]);
+    hand.side.adapter.checkInvariants();
   });
 
   test('in the middle of a message: the go-back-N begins behind it', () => {
