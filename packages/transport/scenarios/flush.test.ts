@@ -203,6 +203,17 @@ test('RAW_PACKET: what is posted in SQE is flushed, though RTS comes before its 
   expect(raw.port.sent).toEqual([]);
 });
 
+test('RAW_PACKET: a change that is refused in SQE shows what it has flushed', () => {
+  const raw = setUpRaw();
+  raw.activate();
+  raw.send(1, [60], WrOpcode.RDMA_READ);
+  raw.poll();
+  raw.publish(2, [60]);
+  expect(() => raw.modify({ qpState: 'RTR' })).toThrow();
+  // No other call of the adapter.
+  expect([raw.sq.used, new Ring(raw.cq.ring).used]).toEqual([0, 1]);
+});
+
 test('RAW_PACKET: a frame that was delivered before the queue pair failed has its own bytes', () => {
   const raw = setUpRaw();
   raw.activate();

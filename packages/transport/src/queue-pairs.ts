@@ -248,13 +248,16 @@ export class QueuePairs {
   modifyQp(qpn: number, attr: QpAttr): QpResized | undefined {
     const qp = this.get(qpn);
     qp.followProgram();
-    const to = checkModify(qp, attr, this.#port);
-    if (attr.cap && !qp.hasSends) throw invalid('cap', 'the send queue is for rendezvous', 'none');
-    const cap = attr.cap && checkCap(this.#context.limits, attr.cap, !qp.hasReceives);
-    if (cap) qp.checkResize(cap);
-    const resized = qp.modify(attr, to, cap, this.#paths);
-    this.#context.publish();
-    return resized;
+    try {
+      const to = checkModify(qp, attr, this.#port);
+      if (attr.cap && !qp.hasSends) throw invalid('cap', 'the send queue is for rendezvous', 'none');
+      const cap = attr.cap && checkCap(this.#context.limits, attr.cap, !qp.hasReceives);
+      if (cap) qp.checkResize(cap);
+      return qp.modify(attr, to, cap, this.#paths);
+    } finally {
+      // What was flushed is to be seen, whether the change is refused or not.
+      this.#context.publish();
+    }
   }
 
   /** The peer's requester knows the meaning of ACKs ahead; until RESET. */
