@@ -188,6 +188,9 @@ describe('a turn', () => {
     expect(turn(2, undefined, polled)).toEqual([2, 1]);
     expect(turn(8, brings, polled)).toEqual([1]);
     expect(turn(2, brings, polled)).toEqual([1]);
+    // One at a time would never show how many wait: now and then, all are taken.
+    for (let i = 0; i < 8; i++) expect(turn(1, brings, polled)).toEqual([2]);
+    expect(turn(2, brings, polled)).toEqual([1]);
     expect(turn(2, brings, polled)).toEqual([2]);
     // Nobody polls.
     expect(turn(2, brings)).toEqual([1, 1]);

@@ -28,10 +28,7 @@ const EARLY_MICROSECONDS = 1_000;
 /** Bounds on the time charged per batch, µs: a stalled thread receives nothing, and small batches would add up too fast. */
 const BATCH_MIN_MICROSECONDS = 750;
 const BATCH_MAX_MICROSECONDS = 1_000;
-/**
- * Batches sent at once, and µs after which the next has to wait for its turn: until then no ACK is taken in, and a peer in the same
- * thread does not run, while the ACK timers do.
- */
+/** Batches sent at once, and µs after which the next waits for its turn: until then ACK timers run, but no ACK is taken in. */
 const SEND_BATCHES = 8;
 const SEND_MICROSECONDS = 1_000;
 /** Packets of a batch: while the peer works on one, the next is made. With 256 of them, two sides of small messages took turns. */
@@ -55,15 +52,14 @@ export interface Companion {
 
 /** A socket that was empty after fewer packets is taken to be so still: a look costs as much as they did. After more, others have come. */
 const FEW_PACKETS = 8;
-/**
- * The ACK of so many packets at once does not wait for the program, except for programs of other processes: the peer's window is half used, and
- * one ACK is little compared with them.
- */
+/** The ACK of so many packets does not wait for the program, but for those of other processes: the peer's window is half used. */
 const MANY_PACKETS = 32;
 
 /** Index behind the time of the turn: 0 if the link received all there was. Before a receive `ONE`, where one datagram is enough. */
 const MORE = 1;
 const ONE = 2;
+/** Looks for one datagram in a row, which do not show how many more wait. */
+const BRIEF_LOOKS = 8;
 
 /** The run loop: receive, advance, transmit, then sleep until the next wake. */
 export class Pump {
@@ -97,9 +93,10 @@ export class Pump {
   #lastTraffic = 0;
   /** The last turn left nothing in the socket. */
   #drained = true;
-  /** Whether the last turn took packets in; whether the last ones were few, and what a program that polls was waiting for. */
+  /** Whether the last turn took packets in. */
   #received = false;
-  #brief = false;
+  /** Looks that may ask for one datagram: the last packets were few, and what a program that polls was waiting for. */
+  #brief = 0;
   /** How long a timer that is due has waited for the socket to run dry, and the time of the last batch, µs. */
   #waited = 0;
   #lastBatch = 0;
@@ -255,7 +252,8 @@ export class Pump {
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
       time[0] = UNKNOWN;
-      time[MORE] = early && this.#brief && polled !== undefined && i === 0 ? ONE : 1;
+      const one = early && this.#brief > 0 && polled !== undefined && i === 0;
+      time[MORE] = one ? ONE : 1;
       const count = this.#link.receive(this.#rx, time);
       this.#timed();
       if (count === 0) return true;
@@ -274,7 +272,7 @@ export class Pump {
       const active = this.#serving?.active === true;
       if (active) this.#patience.came();
       const hasAnswer = polled !== undefined && polled.used > 0;
-      this.#brief = hasAnswer && count < FEW_PACKETS;
+      this.#brief = !hasAnswer || count >= FEW_PACKETS ? 0 : one ? this.#brief - 1 : BRIEF_LOOKS;
       if (early && (this.#patience.waits(emptied) || hasAnswer)) {
         if (count < MANY_PACKETS || active) this.#patience.owing = true;
         else this.#send();
