@@ -10,11 +10,14 @@ const EVERY = 1000;
  * @param {string} text the line without the time
  * @param {readonly string[]} command
  * @param {NodeJS.WriteStream} terminal
+ * @param {NodeJS.WriteStream} output
  */
-function run(text, [program, ...args], terminal) {
+function run(text, [program, ...args], terminal, output) {
   const { isTTY } = terminal;
+  // What goes to a file or a pipe stays there.
+  const shown = [isTTY && output.isTTY, isTTY];
   const child = spawn(program, args, {
-    stdio: ['inherit', ...(isTTY ? ['pipe', 'pipe'] : ['inherit', 'inherit'])],
+    stdio: ['inherit', ...shown.map((isShown) => (isShown ? 'pipe' : 'inherit'))],
   });
   const start = performance.now();
   // A part of a line stays until the rest has come: the step's line would stand in the middle of it.
@@ -29,7 +32,7 @@ function run(text, [program, ...args], terminal) {
   const timer = isTTY ? setInterval(draw, EVERY) : undefined;
   if (isTTY) {
     draw();
-    for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', show);
+    for (const stream of [child.stdout, child.stderr]) stream?.setEncoding('utf8').on('data', show);
   }
   return new Promise((resolve) => {
     const end = (code) => {
@@ -51,10 +54,11 @@ function run(text, [program, ...args], terminal) {
  * @param {string} name of the whole, at the beginning of the line
  * @param {readonly (readonly [what: string, ...command: string[]])[]} steps
  * @param {NodeJS.WriteStream} [terminal]
+ * @param {NodeJS.WriteStream} [output] where the commands' standard output goes
  */
-export async function runSteps(name, steps, terminal = process.stderr) {
+export async function runSteps(name, steps, terminal = process.stderr, output = process.stdout) {
   for (const [i, [what, ...command]] of steps.entries()) {
-    const code = await run(`${name}: step ${i + 1} of ${steps.length}, ${what}`, command, terminal);
+    const code = await run(`${name}: step ${i + 1} of ${steps.length}, ${what}`, command, terminal, output);
     if (code !== 0) return code;
   }
   return 0;

@@ -1,4 +1,6 @@
 /** The line that `npm run setup` shows on a terminal. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { runSteps } from '../../scripts/steps.mjs';
@@ -10,7 +12,7 @@ const PRINTS = program("process.stdout.write('one\\ntw'); setTimeout(() => conso
 async function atTerminal(...steps: [what: string, ...command: string[]][]) {
   let text = '';
   const terminal = { isTTY: true, write: (part: string) => (text += part) };
-  const code: number = await runSteps('setup', steps, terminal);
+  const code: number = await runSteps('setup', steps, terminal, terminal);
   // Cleared text is gone.
   const screen = text.split('\n').map((line) => line.split('\r\u001b[K').at(-1));
   return { code, text, screen: screen.join('\n') };
@@ -36,4 +38,18 @@ test('without a terminal, prints nothing of its own', async () => {
   const terminal = { isTTY: false, write: (part: string) => (text += part) };
   expect(await runSteps('setup', [['quiet', ...program('')]], terminal)).toBe(0);
   expect(text).toBe('');
+});
+
+test('standard output that goes to a file or a pipe has the output of the commands', () => {
+  const file = join(import.meta.dirname, '../../scripts/steps.mjs');
+  const { stdout } = spawnSync(
+    process.execPath,
+    [
+      ...['--input-type=module', '--eval'],
+      `import { runSteps } from ${JSON.stringify(file)};
+       await runSteps('setup', [['printing', process.execPath, '-e', 'console.log(1)']], { isTTY: true, write() {} });`,
+    ],
+    { encoding: 'utf8' },
+  );
+  expect(stdout).toBe('1\n');
 });

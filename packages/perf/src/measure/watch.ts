@@ -26,7 +26,7 @@ export class Watch {
 
   /**
    * @param onProgress called with the messages done, and the time since the run began
-   * @param every ms between two of these calls
+   * @param every these calls are due at its multiples, ms
    */
   constructor(
     channel: Channel,
@@ -81,7 +81,7 @@ export class Watch {
     const { timeout, signal } = this.#patience;
     signal.throwIfAborted();
     if (this.#onProgress !== undefined && now - this.#reported >= this.#every) {
-      // The next one is due a whole interval later, however late this one is.
+      // The next one is due at the next multiple of the interval, however late this one is.
       this.#reported += this.#every * Math.floor((now - this.#reported) / this.#every);
       this.#onProgress(this.#done, now - this.#start);
     }
