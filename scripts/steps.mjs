@@ -14,7 +14,7 @@ const EVERY = 1000;
  */
 function run(text, [program, ...args], terminal, output) {
   const { isTTY } = terminal;
-  // What goes to a file or a pipe stays there.
+  // Output to a file or a pipe stays there.
   const shown = [isTTY && output.isTTY, isTTY];
   const child = spawn(program, args, {
     stdio: ['inherit', ...shown.map((isShown) => (isShown ? 'pipe' : 'inherit'))],

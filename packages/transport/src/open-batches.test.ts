@@ -47,7 +47,7 @@ test('a batch of frames counts, and is in no list', () => {
   expect(released).toEqual(['a']);
 });
 
-test('what frames do not name waits for batches of packets alone', () => {
+test('a release that frames do not hold up waits for batches of packets alone', () => {
   const { batches, released, give } = setUp();
   const batch = { name: 'packets' };
   batches.openFrames();

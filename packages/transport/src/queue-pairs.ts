@@ -255,7 +255,7 @@ export class QueuePairs {
       if (cap) qp.checkResize(cap);
       return qp.modify(attr, to, cap, this.#paths);
     } finally {
-      // What was flushed is to be seen, whether the change is refused or not.
+      // Flushed entries are to be seen, whether the change is refused or not.
       this.#context.publish();
     }
   }
