@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 const COPIED = [
   'native/build-id.mjs',
-  ...['main', 'assemble', 'products'].map((name) => `scripts/release/${name}.mjs`),
+  ...['main', 'assemble', 'join', 'products'].map((name) => `scripts/release/${name}.mjs`),
 ];
 
 let clone: string;
