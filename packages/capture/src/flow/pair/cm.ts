@@ -18,6 +18,8 @@ export interface CmEnd {
   qpn: number;
   /** Starting PSN that the message carries. */
   psn: number;
+  /** How often it retries after RNR NAKs: the other end's message sets it (IBTA vol 1 §12.7.27). */
+  rnrRetries: number;
 }
 
 export interface CmConnection {
@@ -29,8 +31,8 @@ export interface CmConnection {
   pathMtu: number;
   /** Code of the local ACK timeout, 0 … 31. */
   ackTimeout: number;
+  /** Of both ends, by the REQ. */
   retries: number;
-  rnrRetries: number;
   /** Of the REP. */
   frame: number;
   /** Transaction and communication IDs: the same where REQ and REP are retransmissions. */
@@ -41,7 +43,12 @@ export interface CmConnection {
   networks: readonly [number, number];
 }
 
-type Request = Omit<CmConnection, 'passive' | 'frame' | 'networks'> & { network: number };
+interface Request extends Omit<CmConnection, 'active' | 'passive' | 'frame' | 'networks'> {
+  active: Omit<CmEnd, 'rnrRetries'>;
+  /** Of the passive end. */
+  rnrRetries: number;
+  network: number;
+}
 
 /** Returns the queue pair number of a REP's sender: for XRC it stands in place of the EE context's (IBTA annex A14), and `localQpn` is 0. */
 export const qpnOfRep = ({ localQpn, localEecn }: { localQpn: number; localEecn: number }): number =>
@@ -76,10 +83,15 @@ export class CmReader {
       const request = this.#requests.get(key);
       if (request === undefined) return undefined;
       this.#requests.delete(key);
-      const passive = { address: source, qpn: qpnOfRep(rep), psn: rep.startingPsn };
-      const { network, ...known } = request;
-      const exchange = `${known.exchange} ${rep.localCommId}`;
-      return { ...known, passive, frame: packet.frame, exchange, networks: [network, packet.network] };
+      const { network, rnrRetries, ...known } = request;
+      return {
+        ...known,
+        active: { ...request.active, rnrRetries: rep.rnrRetryCount },
+        passive: { address: source, qpn: qpnOfRep(rep), psn: rep.startingPsn, rnrRetries },
+        frame: packet.frame,
+        exchange: `${known.exchange} ${rep.localCommId}`,
+        networks: [network, packet.network],
+      };
     }
     return undefined;
   }

@@ -97,8 +97,7 @@ export class DirectionPairer {
   /** A response in a direction without partner. */
   response(direction: Direction, response: PendingResponse): void {
     direction.search.wait(response);
-    if (this.#cm.has(endKey({ address: direction.key.destination, qpn: direction.key.destQp, psn: 0 })))
-      return;
+    if (this.#cm.has(endKey({ address: direction.key.destination, qpn: direction.key.destQp }))) return;
     const evidence = this.#evidenceOf(direction);
     for (const [other, found] of evidence) {
       if (other.peer === undefined) weigh(found, answer(other, response));
@@ -283,14 +282,13 @@ export class DirectionPairer {
   }
 
   #byCm(direction: Direction): void {
-    const found = this.#cm.get(
-      endKey({ address: direction.key.destination, qpn: direction.key.destQp, psn: 0 }),
-    );
+    const found = this.#cm.get(endKey({ address: direction.key.destination, qpn: direction.key.destQp }));
     if (found === undefined || found.other.address !== direction.key.source || direction.transport === 'UD')
       return;
     const { connection } = found;
     direction.search.sourceQp = found.other.qpn;
     direction.search.cm = connection;
+    direction.search.cmEnd = found.other;
     for (const other of this.#single.get(addressKey(direction.key.destination, direction.key.source)) ?? []) {
       if (other.key.destQp !== found.other.qpn || other.transport === 'UD') continue;
       if (!this.#meet(direction, other)) continue;
@@ -334,7 +332,7 @@ const addressKey = (source: number, destination: number): number => source * 0x1
 /** 16, 16 and 12 bits. */
 const networkKey = (source: number, destination: number, network: number): number =>
   addressKey(source, destination) * 0x1000 + network;
-const endKey = ({ address, qpn }: CmEnd): string => `${address} ${qpn}`;
+const endKey = ({ address, qpn }: Pick<CmEnd, 'address' | 'qpn'>): string => `${address} ${qpn}`;
 
 const haveOtherVnis = (direction: Direction, other: Direction): boolean =>
   direction.key.vni >= 0 && other.key.vni >= 0 && direction.key.vni !== other.key.vni;

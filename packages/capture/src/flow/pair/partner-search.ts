@@ -1,5 +1,5 @@
 /** The state of the search for a direction’s partner and its sender’s queue pair. */
-import type { CmConnection } from './cm.ts';
+import type { CmConnection, CmEnd } from './cm.ts';
 
 /** The search of one direction for its partner; `Other` is a direction. */
 export class PartnerSearch<Other> {
@@ -7,6 +7,8 @@ export class PartnerSearch<Other> {
   sourceQp: number;
   /** The connection, if the connection manager's messages name it. */
   cm: CmConnection | undefined;
+  /** The sender's end of it. */
+  cmEnd: CmEnd | undefined;
   /** The last two ranges of PSNs that requests were of (`candidates.ts`); −1: none. */
   psnRange = -1;
   psnRangeBefore = -1;

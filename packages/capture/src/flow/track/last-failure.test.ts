@@ -1,6 +1,6 @@
 /** Requests that are outstanding where the capture ends: failed, or may they have gone on? */
 import { expect, test } from 'vitest';
-import { CaptureBuilder } from '../../../testing/capture-builder.ts';
+import { CaptureBuilder, QP } from '../../../testing/capture-builder.ts';
 
 const send = (capture: CaptureBuilder, time: number, psn: number) =>
   capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true });
@@ -111,4 +111,38 @@ test('the capture ends with the last copy: that the requester gave up is not sho
 test('more RNR NAKs than a retry counter allows: there is no limit, and none was exceeded', () => {
   const { verdict } = refuse(new CaptureBuilder(), 9).finish();
   expect(verdict).toMatchObject({ kind: 'rnr', certainty: 'certain' });
+});
+
+/** RNR NAKs of 640 µs for the last of `from`'s SENDs, on a connection whose REQ and REP have these counters; 1 s later nothing else came. */
+function refuseEnd(from: 'a' | 'b', req: number, rep: number, naks: number) {
+  const capture = new CaptureBuilder();
+  const path = { pathMtu: 3, retryCount: 7, primaryAckTimeout: 14 };
+  const ids = { transactionId: 1n, localCommId: 7, localQpn: QP.a };
+  capture.cm(0, 'a', { name: 'REQ', ...ids, ...path, rnrRetryCount: req });
+  capture.cm(1, 'b', { name: 'REP', localCommId: 8, remoteCommId: 7, localQpn: QP.b, rnrRetryCount: rep });
+  capture.cm(2, 'a', { name: 'RTU', localCommId: 7, remoteCommId: 8 });
+  const to = from === 'a' ? 'b' : 'a';
+  const one = (time: number, psn: number, syndrome: number) => {
+    capture.packet(time, from, 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true });
+    capture.packet(time + 5, to, 'RC_ACKNOWLEDGE', { psn, syndrome });
+  };
+  one(100, 9, 0x1f);
+  for (let i = 0; i < naks; i++) one(200 + 1000 * i, 10, 0x2c);
+  return capture.packet(1e6, 'a', 'UC_SEND_ONLY', { psn: 1, destQp: 0x99 }).finish().verdict;
+}
+
+test.each([
+  ['a', 1, 7],
+  ['b', 7, 1],
+] as const)('RNR NAKs for %s: REQ %i, REP %i, so the other end set no limit', (from, req, rep) => {
+  expect(refuseEnd(from, req, rep, 2)).toMatchObject({ kind: 'rnr', certainty: 'certain' });
+});
+
+test.each([
+  ['a', 7, 0],
+  ['b', 0, 7],
+] as const)('RNR NAKs for %s: REQ %i, REP %i, so the other end allowed no retry', (from, req, rep) => {
+  const verdict = refuseEnd(from, req, rep, 2);
+  expect(verdict).toMatchObject({ kind: 'rnr-retries-exceeded', certainty: 'certain' });
+  expect(verdict.text).toMatch(/gave up\.$/);
 });

@@ -1,5 +1,5 @@
 /** The failure of the requests that are outstanding where the capture ends (IBTA vol 1 §10.3.1.7). */
-import type { CmConnection } from '../pair/cm.ts';
+import type { CmConnection, CmEnd } from '../pair/cm.ts';
 import type { RequesterTracker } from './requester-tracker.ts';
 
 /** The retry counter has three bits (IBTA vol 1 §9.9.2.1.1). */
@@ -18,7 +18,7 @@ interface Ended {
   requester: RequesterTracker | undefined;
   reliable: boolean;
   peer: { span: { end: number } } | undefined;
-  search: { cm: CmConnection | undefined };
+  search: { cm: CmConnection | undefined; cmEnd: CmEnd | undefined };
 }
 
 /** A requester that has stopped. */
@@ -39,7 +39,7 @@ export interface LastFailure {
  * @param captureEnd nanoseconds since the capture's begin
  */
 export function lastFailure(
-  { requester, reliable, peer, search: { cm } }: Ended,
+  { requester, reliable, peer, search: { cm, cmEnd } }: Ended,
   captureEnd: number,
 ): LastFailure | undefined {
   const oldest = requester?.oldest;
@@ -53,10 +53,11 @@ export function lastFailure(
   const unanswered = sends - (refused?.sends ?? 0);
   if (refused !== undefined && unanswered === 0 && sends > 1) {
     const { count, time: since, wait } = refused;
-    const isUsedUp = cm !== undefined && cm.rnrRetries < UNLIMITED_RNR && count > cm.rnrRetries;
+    const agreed = cmEnd?.rnrRetries;
+    const isUsedUp = agreed !== undefined && agreed < UNLIMITED_RNR && count > agreed;
     const isShown = isUsedUp || captureEnd > since + 2 * wait + RNR_SLACK;
     // No counter is that long: it retries without limit, and goes on.
-    if (!isUsedUp && (count > UNLIMITED_RNR || cm?.rnrRetries === UNLIMITED_RNR)) return undefined;
+    if (!isUsedUp && (count > UNLIMITED_RNR || agreed === UNLIMITED_RNR)) return undefined;
     if (!isShown && (cm !== undefined || sends <= USUAL_RETRIES)) return undefined;
     return { failure: 'rnr-retries-exceeded', sends, rnrNaks: count, isShown, isCertain: isUsedUp };
   }
