@@ -1,7 +1,7 @@
 /** The receiver missed a packet that came with a wrong ICRC. */
 import { counted } from '../../units.ts';
 import { event } from './chain.ts';
-import { closed, network, psnOf, RECOVERED } from './recovery-row.ts';
+import { closed, network, ofThemCertain, psnOf, RECOVERED } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 export const damagedOnTheWay = rule({
@@ -29,10 +29,11 @@ export const damagedOnTheWay = rule({
       ...closed(telling),
     ],
     explains: [...RECOVERED, 'icrc-bad'],
-    finding: ({ recoveries, share }) => {
+    finding: (telling) => {
+      const { recoveries, share, certain } = telling;
       const frames = recoveries.flatMap(({ damaged }) => damaged ?? []);
       return {
-        statement: `${counted(frames.length, 'packet')} with a wrong ICRC made ${share} necessary: the receiver dropped them, and the requester sent them again`,
+        statement: `${counted(frames.length, 'packet')} with a wrong ICRC made ${share} necessary${ofThemCertain(certain, telling)}: the receiver dropped them, and the requester sent them again`,
         hint: 'Look at CRC errors and FEC counters of the links and NICs on the way: cables, transceivers, switch memory.',
         frames,
       };

@@ -1,6 +1,6 @@
 /** A packet, or the answer to it, was lost and retransmitted. */
-import { certaintyOf, event } from './chain.ts';
-import { closed, network, RECOVERED, sent, type Telling } from './recovery-row.ts';
+import { event } from './chain.ts';
+import { closed, network, ofThemCertain, RECOVERED, sent, type Telling } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 /** A verdict has no more. */
@@ -20,6 +20,12 @@ const LATEST = 100e6;
 const mayCome = (telling: Telling): boolean =>
   placeOf(telling, '', '')[1] === 'lost' &&
   telling.captureEnd - Math.max(...telling.recoveries.map(({ time }) => time)) < LATEST;
+
+/** Recoveries for which the capture shows what was missing, and on which side. */
+const proven = ({ recoveries }: Telling): number =>
+  recoveries.filter(
+    ({ side, missing, grade }) => side !== 'unknown' && missing !== 'either' && grade === 'certain',
+  ).length;
 
 /** Some packets of either direction, not all of one, have a wrong ICRC. */
 const isDamagedHere = ({ direction }: Telling): boolean =>
@@ -61,10 +67,8 @@ export const packetsLost = rule({
     reason: 'lost',
     kind: 'packets-lost',
     culprit: network,
-    certainty: (telling) => {
-      const { side, missing, grade } = telling.shown;
-      return side === 'unknown' || missing === 'either' || mayCome(telling) ? 'likely' : certaintyOf(grade);
-    },
+    certainty: (telling) =>
+      proven(telling) === telling.recoveries.length && !mayCome(telling) ? 'certain' : 'likely',
     text: (telling) => {
       const [where, fate] = placeOf(telling, telling.requester, telling.responder);
       const lost = `The path ${where} ${fate} ${whatOf(telling)}`;
@@ -82,7 +86,7 @@ export const packetsLost = rule({
     finding: (telling) => {
       const [where, fate] = placeOf(telling, 'the requester', 'the responder');
       return {
-        statement: `the path ${where} ${fate} ${whatOf(telling)}: ${telling.share}`,
+        statement: `the path ${where} ${fate} ${whatOf(telling)}: ${telling.share}${ofThemCertain(proven(telling), telling)}`,
         hint: fate === 'lost' ? DROPS : `${DROPS} ${ALIKE}${isDamagedHere(telling) ? ` ${DAMAGED}` : ''}`,
       };
     },

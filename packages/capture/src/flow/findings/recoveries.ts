@@ -21,7 +21,7 @@ interface Group {
   reason: EpisodeReason;
   recoveries: OpenRecovery[];
   shown: Episode;
-  isCertain: boolean;
+  certain: number;
 }
 
 const reasonOf = ({ damaged, episode, cause }: OpenRecovery): EpisodeReason =>
@@ -39,13 +39,14 @@ function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
       reason,
       recoveries: [],
       shown: episode,
-      isCertain: false,
+      certain: 0,
     };
     group.recoveries.push(recovery);
     // The clearest one is shown: certain, and with the longest silence of those.
-    if ((isCertain && !group.isCertain) || (isCertain === group.isCertain && isClearer(episode, group.shown)))
+    const hasCertain = group.certain > 0;
+    if ((isCertain && !hasCertain) || (isCertain === hasCertain && isClearer(episode, group.shown)))
       group.shown = episode;
-    group.isCertain ||= isCertain;
+    if (isCertain) group.certain++;
     groups.set(reason, group);
   }
   return groups;
@@ -92,14 +93,14 @@ const tellingOf = ({ requester, responder, capture }: Subject, group: Group, tot
 });
 
 function causeOf(row: AnyRow, subject: Subject, telling: Telling): AnyCause {
-  const { recoveries, isCertain } = telling;
+  const { recoveries, certain } = telling;
   const found = row.finding?.(telling);
   return {
     kind: row.kind,
     severity: 'warning',
     rank: Rank.COSTS,
     weight: recoveries.length,
-    certainty: row.certainty?.(telling) ?? (isCertain ? 'certain' : 'likely'),
+    certainty: row.certainty?.(telling) ?? (certain === recoveries.length ? 'certain' : 'likely'),
     text: row.text(telling),
     culprit: row.culprit(telling),
     chain: inOrder(row.chain(telling)),

@@ -12,7 +12,8 @@ export interface Telling {
   reason: EpisodeReason;
   recoveries: OpenRecovery[];
   shown: Episode;
-  isCertain: boolean;
+  /** Of so many the reason is certain. */
+  certain: number;
   requester: string;
   responder: string;
   /** Nanoseconds since the capture's begin. */
@@ -31,7 +32,7 @@ export interface RecoveryRow<Kind extends string, Folded extends string> {
   kind: Kind;
   /** The address at fault, or the network. */
   culprit: (telling: Telling) => string;
-  /** Unless given: certain, if an episode of the group is. */
+  /** Unless given: certain, if each of the recoveries that the text counts is. */
   certainty?: (telling: Telling) => Certainty;
   text: (telling: Telling) => string;
   /** In any order, without those that the capture has no frame of. */
@@ -49,6 +50,10 @@ export const network = (): string => 'network';
 export const theResponder = ({ responder }: Telling): string => responder;
 
 export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_ffff)}`;
+
+/** `, 1 of them for certain`: what a finding that is likely as a whole states of its parts. */
+export const ofThemCertain = (certain: number, { recoveries: { length } }: Telling): string =>
+  certain === 0 || certain === length ? '' : `, ${certain} of them for certain`;
 
 /** The first transmission: how a chain begins. */
 export const sent = ({ shown, requester }: Telling): ChainEvent[] =>

@@ -1,7 +1,7 @@
 /** Packets were retransmitted that had arrived. */
 import { counted } from '../../units.ts';
 import { event } from './chain.ts';
-import { closed, RECOVERED, sent, theResponder } from './recovery-row.ts';
+import { closed, ofThemCertain, RECOVERED, sent, theResponder } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 export const spuriousRetransmission = rule({
@@ -28,8 +28,8 @@ export const spuriousRetransmission = rule({
       ),
     ],
     explains: [...RECOVERED, 'ghost-acks'],
-    finding: ({ recoveries }) => ({
-      statement: `${counted(recoveries.length, 'recovery', 'recoveries')} for packets that had arrived: the ACK timeout is shorter than the answer takes`,
+    finding: (telling) => ({
+      statement: `${counted(telling.recoveries.length, 'recovery', 'recoveries')} for packets that had arrived${ofThemCertain(telling.certain, telling)}: the ACK timeout is shorter than the answer takes`,
       hint: 'Raise the ACK timeout of the requester, or find out why the responder answers late.',
     }),
   },

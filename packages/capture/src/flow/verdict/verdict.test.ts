@@ -378,3 +378,32 @@ test.each([
   ack(capture, 2500, 106);
   expect(verdictOf(capture)).toMatchObject({ kind: 'packets-lost', hint: expect.stringMatching(hint) });
 });
+
+test.each([
+  [0, 'certain', /: 1 recovery$/],
+  [4, 'likely', /: all 5 recoveries, 1 of them for certain$/],
+])(
+  'a NAK for a lost packet, and %i timeouts: the sum is as certain as the least of them',
+  (timeouts, certainty, share) => {
+    const capture = talk(new CaptureBuilder(), 0, 100);
+    for (const [time, psn] of [
+      [2000, 104],
+      [2010, 105],
+    ] as const)
+      send(capture, time, psn);
+    capture.packet(2100, 'b', 'RC_ACKNOWLEDGE', { psn: 104, syndrome: 0x60 });
+    for (const psn of [104, 105]) send(capture, 2200 + psn, psn);
+    ack(capture, 2400, 105);
+    for (let i = 0; i < timeouts; i++) {
+      const time = (10 + 100 * i) * MS;
+      send(capture, time, 106 + i);
+      send(capture, time + 67_109, 106 + i);
+      ack(capture, time + 67_209, 106 + i);
+    }
+    capture.packet(2000 * MS, 'a', 'UC_SEND_ONLY', { psn: 1, payload: 8, destQp: 0x77 });
+    const { verdict, findings } = capture.finish();
+    expect(verdict).toMatchObject({ kind: 'packets-lost', certainty });
+    const finding = findings.find(({ kind }) => kind === 'packets-lost');
+    expect(finding?.statement).toMatch(share);
+  },
+);
