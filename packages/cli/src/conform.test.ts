@@ -228,3 +228,23 @@ test('the rules about packets judge those of the other rules', async () => {
     ),
   });
 });
+
+test('a rule about packets that was asked for is never left out: not testable, or refused', async () => {
+  for (const [chosen, id] of [
+    ['CRD-01,TRC-14', 'TRC-14'],
+    ['FUZ-01,trc-14', 'TRC-14'],
+    ['PSN-01,TRC', 'TRC-17'],
+  ]) {
+    const { code, out } = await conform('--hostile', '--rule', chosen);
+    expect(code, chosen).toBe(0);
+    expect(out).toMatch(
+      new RegExp(`^not testable +${id} .*\\n +no occasion to break it in the packets`, 'm'),
+    );
+  }
+  for (const id of ['TRC-05', 'TRC-21'])
+    expect(await conform('--rule', `PSN-01,${id}`)).toMatchObject({
+      code: 2,
+      out: '',
+      err: expect.stringContaining(`${id}: judges captures only (--capture FILE)`),
+    });
+});

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import {
   AGENT_SOURCE,
   type Bench,
+  CASE_RULES,
   captureOfCase,
   caseText,
   compare,
@@ -91,6 +92,8 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
     throw new UsageError(
       `${given.rule}: rules about packets need --capture FILE, or rules whose packets they judge (PSN,TRC)`,
     );
+  const ofCaptures = passiveNames?.find((name) => isOfCapturesOnly(name));
+  if (ofCaptures !== undefined) throw new UsageError(`${ofCaptures}: judges captures only (--capture FILE)`);
   const known = await knownList(given.device);
   const before = known ?? (await learnedBefore(given.learn));
   prepare(given);
@@ -99,6 +102,10 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   if (!host) throw new UsageError('expected the host of the device, or --via model');
   return overNetwork(host, given.via, plan, given, terminal);
 }
+
+/** Whether a name is that of a passive rule which does not judge the packets of the other rules. */
+const isOfCapturesOnly = (name: string): boolean =>
+  name.includes('-') && !CASE_RULES.some(({ id }) => id === name.toUpperCase());
 
 /** Finds out before a run of minutes whether its results can be written. */
 function prepare({ output, junit, html, learn }: Given): void {
@@ -233,7 +240,10 @@ async function judge(
   };
   const active = await play(chosen, bench, { onResult, signal: terminal.signal, repeat });
   const { line } = typeof bench === 'function' ? bench() : bench;
-  const besides = judgeCases(active, line).filter(({ rule }) => passive.some(({ id }) => id === rule.id));
+  const asked = given.rule === undefined ? [] : passive;
+  const besides = judgeCases(active, line, asked).filter(({ rule }) =>
+    passive.some(({ id }) => id === rule.id),
+  );
   for (const result of besides) show(result);
   const played = [...active, ...besides];
   const results = known === undefined ? played : compare(played, known);

@@ -94,9 +94,14 @@ class CaseTally {
 /**
  * Judges the device by the passive rules, over the packets of all reliable connections that were played.
  * @param line whose packets these are
+ * @param asked rules with a result in any case, `not testable` where the device had no occasion to break one
  * @returns a result for each rule that the device had an occasion to break; with the packets of a case in which it did
  */
-export function judgeCases(results: readonly Result[], line: Pick<Line, 'tester' | 'device'>): Result[] {
+export function judgeCases(
+  results: readonly Result[],
+  line: Pick<Line, 'tester' | 'device'>,
+  asked: readonly NamedRule[] = [],
+): Result[] {
   const all = new Map<string, CaseTally>(CASE_RULES.map(({ id }) => [id, new CaseTally()]));
   for (const result of results.filter(isOrdered)) {
     const packets = packetsOf(result, line);
@@ -107,9 +112,22 @@ export function judgeCases(results: readonly Result[], line: Pick<Line, 'tester'
   }
   return CASE_RULES.flatMap((rule) => {
     const { occasions, seen } = all.get(rule.id)!;
-    return occasions === 0 ? [] : [resultOf(rule, occasions, seen)];
+    if (occasions > 0) return [resultOf(rule, occasions, seen)];
+    return asked.some(({ id }) => id === rule.id) ? [notTestable(rule)] : [];
   });
 }
+
+const notTestable = (rule: NamedRule): Result => ({
+  rule,
+  verdict: 'not testable',
+  why: ['no occasion to break it in the packets of the other rules'],
+  notes: [],
+  used: new Set(),
+  entries: [],
+  connections: [],
+  ladder: '',
+  time: 0,
+});
 
 function resultOf(rule: NamedRule, occasions: number, seen: ReadonlyMap<string, readonly Result[]>): Result {
   const cases = [...seen].map(([text, results]) => {
