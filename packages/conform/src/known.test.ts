@@ -3,7 +3,7 @@ import { BrokenDevice } from '../testing/broken-device.ts';
 import { MUTANTS } from '../testing/mutants/all.ts';
 import { LISTS } from './known/lists.ts';
 import { compare, isNews, learn, parseKnownList, signature } from './known.ts';
-import { CASE_RULES } from './passive/cases.ts';
+import { CASE_RULES, judgeCases } from './passive/cases.ts';
 import { junit, resultsJson, resultText, totalsText } from './report.ts';
 import { RULES, rules } from './rules/all.ts';
 import { play, type Result, run } from './run.ts';
@@ -82,6 +82,7 @@ test('a file that is no list is refused with what was expected', () => {
     '{"device":"x"}',
     '{"device":"x","deviations":null}',
     '{"device":"x","deviations":{"PSN-01":{"because":"y"}}}',
+    '{"device":"x","deviations":{"TRC-01":{"is":"y","because":"z","in":"PSN-01"}}}',
   ]) {
     expect(() => parseKnownList(text), text).toThrow(/expected/);
   }
@@ -163,4 +164,52 @@ test('a run in virtual time ends where its signal is aborted by an event, and co
   setImmediate(() => controller.abort());
   const chosen = rules('PSN-01', 'PSN-02');
   expect(await run(chosen, modelBench, { signal: controller.signal, repeat: 1000 })).toEqual([]);
+});
+
+/** Results of a broken model, and those of the passive rules over its packets. */
+async function judged(mutant: string, ...names: string[]): Promise<Result[]> {
+  const options = { accept: acceptFrame };
+  const bench = () =>
+    adapterBench((o) => new BrokenDevice({ ...o, ...MODEL_OPTIONS }, MUTANTS[mutant]), options);
+  const results = await run(rules(...names), bench);
+  return [...results, ...judgeCases(results, bench().line)];
+}
+const verdictOf = (results: readonly Result[], id: string) =>
+  results.find(({ rule }) => rule.id === id)?.verdict;
+
+// It shows in the packets of one of the rules only.
+test('the deviation of a passive rule is mended only where the rules were played that showed it', async () => {
+  const [how, id] = ['an atomic again with other operands', 'TRC-03'];
+  const [all, some] = [
+    ['RD-01', 'ATO-11'],
+    ['RD-01', 'REQ-07', 'TMO-01'],
+  ];
+  const list = learn(await judged(how, ...all), 'dev');
+  expect(list.deviations[id].in).toEqual(['ATO-11']);
+  const part = await judged(how, ...some);
+  expect(verdictOf(part, id)).toBe('pass');
+  expect(verdictOf(compare(part, list), id)).toBe('pass');
+  expect(learn(part, 'dev', list).deviations[id]).toEqual(list.deviations[id]);
+  // A list written by hand does not say where it was seen.
+  const bare = { device: 'dev', deviations: { [id]: { is: list.deviations[id].is, because: 'x' } } };
+  expect(verdictOf(compare(part, bare), id)).toBe('pass');
+  expect(verdictOf(compare(await judged(how, ...all), list), id)).toBe('known');
+  const mended = await run(rules(...all), modelBench);
+  const whole = [...mended, ...judgeCases(mended, modelBench().line)];
+  expect(verdictOf(compare(whole, list), id)).toBe('mended');
+  expect(learn(whole, 'dev', list).deviations).not.toHaveProperty(id);
+  const untested = whole.map((each) =>
+    each.rule.id === 'ATO-11' ? { ...each, verdict: 'not testable' as const } : each,
+  );
+  expect(verdictOf(compare(untested, list), id)).toBe('pass');
+});
+
+test('a part of the known deviation of a passive rule is known, and the entry stays', () => {
+  const [rule] = CASE_RULES;
+  const result = { ...of('deviation', passed), rule, why: ['left out PSNs'] };
+  const entry = { is: 'another | left out PSNs', because: 'x', in: ['PSN-01'] };
+  const list = { device: 'dev', deviations: { [rule.id]: entry } };
+  expect(compare([result], list)[0].verdict).toBe('known');
+  expect(learn([result], 'dev', list)).toEqual(list);
+  expect(compare([{ ...result, why: ['left out PSNs', 'new'] }], list)[0].verdict).toBe('changed');
 });

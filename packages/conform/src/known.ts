@@ -7,6 +7,8 @@ export interface KnownDeviation {
   because: string;
   /** It depends on timing: a pass is not news either. */
   sometimes?: boolean;
+  /** Of a passive rule: the rules in whose packets it was seen. */
+  in?: readonly string[];
 }
 
 export interface KnownList {
@@ -24,16 +26,43 @@ export const signature = ({ why, verdict }: Pick<Result, 'why' | 'verdict'>): st
   // In front there is how often it was seen.
   why.slice(verdict === 'unsteady' ? 1 : 0).join(' | ');
 
+/** Whether a rule judges the packets that there are, which may give no occasion for the deviation that is known. */
+const isPassive = ({ rule }: Result): boolean => rule.needs.includes('capture');
+
+/** Whether a pass shows that a known deviation is gone: of a passive rule, if all rules in whose packets it was seen were played. */
+function isMended(result: Result, known: KnownDeviation, all: readonly Result[]): boolean {
+  if (known.sometimes) return false;
+  if (!isPassive(result)) return true;
+  const played = (id: string) =>
+    all.some(({ rule, verdict }) => rule.id === id && verdict !== 'not testable' && verdict !== 'broken');
+  return known.in !== undefined && known.in.length > 0 && known.in.every(played);
+}
+
+/** Whether a deviation is the known one; of a passive rule, fewer packets may show a part of it. */
+function isKnown(result: Result, known: KnownDeviation): boolean {
+  if (signature(result) === known.is) return true;
+  const parts = known.is.split(' | ');
+  return (
+    isPassive(result) && result.verdict === 'deviation' && result.why.every((text) => parts.includes(text))
+  );
+}
+
 /**
  * Compares results with a list: a deviation becomes `known`, or `changed` where its text is another; a rule on the list that
- * passes becomes `mended`.
+ * passes becomes `mended`. A passive rule does so only where `all` has the rules in whose packets its deviation was seen.
+ * @param all all results of the run
  */
-export function compare(results: readonly Result[], { deviations }: KnownList): Result[] {
+export function compare(
+  results: readonly Result[],
+  { deviations }: KnownList,
+  all: readonly Result[] = results,
+): Result[] {
   return results.map((result) => {
     const known = deviations[result.rule.id];
     if (known === undefined) return result;
-    if (result.verdict === 'pass') return known.sometimes ? result : { ...result, verdict: 'mended' };
-    const isSame = signature(result) === known.is;
+    if (result.verdict === 'pass')
+      return isMended(result, known, all) ? { ...result, verdict: 'mended' } : result;
+    const isSame = isKnown(result, known);
     if (result.verdict === 'unsteady')
       return known.sometimes && isSame ? { ...result, verdict: 'known' } : result;
     if (result.verdict !== 'deviation') return result;
@@ -43,15 +72,17 @@ export function compare(results: readonly Result[], { deviations }: KnownList): 
 
 /**
  * A list of the deviations in results; `because` is left to the reader. Entries of the list `before` stay, with their reasons:
- * deviations that are the same, that are seen sometimes, and those of rules that gave no verdict.
+ * deviations that are the same, that are seen sometimes, and those that the rules which were played can not show.
  */
 export function learn(results: readonly Result[], device: string, before?: KnownList): KnownList {
   const deviations: Record<string, KnownDeviation> = { ...before?.deviations };
   for (const result of results) {
     const { id } = result.rule;
     const [old, is] = [deviations[id], signature(result)];
-    if (result.verdict === 'pass' && !old?.sometimes) delete deviations[id];
-    if (result.verdict === 'deviation' && old?.is !== is) deviations[id] = { is, because: '' };
+    if (result.verdict === 'pass' && old !== undefined && isMended(result, old, results))
+      delete deviations[id];
+    if (result.verdict === 'deviation' && (old === undefined || !isKnown(result, old)))
+      deviations[id] = { is, because: '', ...(result.seenIn && { in: result.seenIn }) };
     if (result.verdict === 'unsteady' && old?.is !== is)
       deviations[id] = { is, because: '', sometimes: true };
   }
@@ -68,6 +99,9 @@ export function parseKnownList(text: string): KnownList {
     );
   }
   for (const [id, entry] of entries) {
+    const where = entry?.in ?? [];
+    if (!Array.isArray(where) || !where.every((rule) => typeof rule === 'string'))
+      throw new TypeError(`${id}: expected "in": [RULE, …]`);
     if (typeof entry?.is !== 'string') throw new TypeError(`${id}: expected { "is": TEXT, "because": TEXT }`);
   }
   return list as KnownList;

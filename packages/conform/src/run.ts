@@ -35,6 +35,8 @@ export interface Result {
   /** Needs that the rule made use of. */
   used: ReadonlySet<Need>;
   entries: readonly Entry[];
+  /** Rules in whose packets a passive rule saw the deviation. */
+  seenIn?: readonly string[];
   /** Its reliable connections. */
   connections: readonly CaseConnection[];
   /** Text of the packets, with relative PSNs. */

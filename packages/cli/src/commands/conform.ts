@@ -230,8 +230,8 @@ async function judge(
 ): Promise<number> {
   const { repeat, strict = false, json } = given;
   let count = 0;
-  const show = (result: Result) => {
-    const [shown] = known === undefined ? [result] : compare([result], known);
+  const show = (result: Result, all: readonly Result[] = [result]) => {
+    const [shown] = known === undefined ? [result] : compare([result], known, all);
     if (!json) terminal.line(resultText(shown));
   };
   const onResult = (result: Result) => {
@@ -244,8 +244,8 @@ async function judge(
   const besides = judgeCases(active, line, asked).filter(({ rule }) =>
     passive.some(({ id }) => id === rule.id),
   );
-  for (const result of besides) show(result);
   const played = [...active, ...besides];
+  for (const result of besides) show(result, played);
   const results = known === undefined ? played : compare(played, known);
   if (json) terminal.json(resultsJson(results, device));
   else terminal.line(`\n${device.name}: ${totalsText(results)}`);

@@ -129,6 +129,8 @@ const notTestable = (rule: NamedRule): Result => ({
   time: 0,
 });
 
+const idsOf = (results: readonly Result[]) => [...new Set(results.map(({ rule }) => rule.id))];
+
 function resultOf(rule: NamedRule, occasions: number, seen: ReadonlyMap<string, readonly Result[]>): Result {
   const cases = [...seen].map(([text, results]) => {
     const ids = results.map((result) => result.rule.id);
@@ -141,6 +143,7 @@ function resultOf(rule: NamedRule, occasions: number, seen: ReadonlyMap<string, 
     verdict: seen.size > 0 ? 'deviation' : 'pass',
     why: [...seen.keys()].sort(),
     notes: seen.size > 0 ? cases : [`${occasions} occasions in the packets of the other rules`],
+    ...(seen.size > 0 && { seenIn: idsOf([...seen.values()].flat()) }),
     used: new Set(),
     entries: first?.entries ?? [],
     connections: first?.connections ?? [],
