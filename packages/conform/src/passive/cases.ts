@@ -142,7 +142,10 @@ function resultOf(rule: NamedRule, occasions: number, seen: ReadonlyMap<string, 
     rule,
     verdict: seen.size > 0 ? 'deviation' : 'pass',
     why: [...seen.keys()].sort(),
-    notes: seen.size > 0 ? cases : [`${occasions} occasions in the packets of the other rules`],
+    notes:
+      seen.size > 0
+        ? cases
+        : [`${occasions} ${occasions === 1 ? 'occasion' : 'occasions'} in the packets of the other rules`],
     ...(seen.size > 0 && { seenIn: idsOf([...seen.values()].flat()) }),
     used: new Set(),
     entries: first?.entries ?? [],
