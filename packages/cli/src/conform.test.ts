@@ -1,9 +1,10 @@
 /** `roce conform`: exit codes, which a CI server reads. */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 
@@ -39,24 +40,81 @@ test('a list that cannot be read is no deviation', async () => {
     });
 });
 
-test('results that cannot be written are printed, and are no deviation', async () => {
-  // A folder has the name.
-  const { code, out } = await conform('--rule', 'PSN-01', '--junit', ownFolder());
-  expect(code).toBe(2);
-  expect(out).toContain('model: 1 rules: 1 pass');
-});
+test.skipIf(!existsSync('/dev/full'))(
+  'results that cannot be written are printed, and are no deviation',
+  async () => {
+    const { code, out } = await conform('--rule', 'PSN-01', '--junit', '/dev/full');
+    expect(code).toBe(2);
+    expect(out).toContain('model: 1 rules: 1 pass');
+  },
+);
 
 // Node's recursive mkdir would go round for ever in /proc.
 test.each([
   ['--output', '/proc/none/results'],
   ['--output', fileURLToPath(import.meta.url)],
   ['--junit', '/proc/none/file'],
+  ['--junit', dirname(fileURLToPath(import.meta.url))],
   ['--html', '/none/file'],
   ['--learn', '/none/file'],
 ])('a place where nothing can be written is found before the run: %s %s', async (option, place) => {
   const { code, out, err } = await conform('--rule', 'PSN-01', option, place);
   expect({ code, out }).toEqual({ code: 2, out: '' });
   expect(err).toContain(`${option} ${place}: E`);
+});
+
+test('a run without a host makes no folder', async () => {
+  const made = join(ownFolder(), 'made');
+  expect((await played('--rule', 'PSN-01', '-o', join(made, 'x'))).code).toBe(2);
+  expect(existsSync(made)).toBe(false);
+});
+
+describe('without the rights of root', () => {
+  const program = fileURLToPath(new URL('../bin/roce.js', import.meta.url));
+  const ordinary = [
+    'setpriv',
+    '--reuid',
+    '65534',
+    '--clear-groups',
+    '--inh-caps=-all',
+    '--bounding-set=-all',
+  ];
+  /** As a user, to whom `folder` is closed. */
+  const asUser = (...args: string[]) => {
+    const as = process.getuid?.() === 0 ? ordinary : [];
+    const [file, ...rest] = [
+      ...as,
+      process.execPath,
+      program,
+      'conform',
+      '--via',
+      'model',
+      '--rule',
+      'PSN-01',
+    ];
+    return spawnSync(file, [...rest, ...args], { encoding: 'utf8' });
+  };
+  const folder = ownFolder();
+  beforeAll(() => {
+    writeFileSync(join(folder, 'open.xml'), '');
+    chmodSync(join(folder, 'open.xml'), 0o666);
+    chmodSync(folder, 0o555);
+  });
+  afterAll(() => chmodSync(folder, 0o755));
+
+  test('a file that can be written is written, in whatever folder', () => {
+    const { status, stderr } = asUser('--junit', join(folder, 'open.xml'));
+    expect([status, stderr]).toEqual([0, '']);
+    expect(readFileSync(join(folder, 'open.xml'), 'utf8')).toContain('PSN-01');
+    expect(asUser('--junit', '/dev/null').status).toBe(0);
+  });
+
+  test.each(['--output', '--html'])('%s to a folder that is closed is found before the run', (option) => {
+    const place = option === '--html' ? join(folder, 'new') : folder;
+    const { status, stdout, stderr } = asUser(option, place);
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(`${option} ${place}: EACCES`);
+  });
 });
 
 test('a page has a column for this device, and one for each other', async () => {
@@ -247,4 +305,11 @@ test('a rule about packets that was asked for is never left out: not testable, o
       out: '',
       err: expect.stringContaining(`${id}: judges captures only (--capture FILE)`),
     });
+});
+
+test('--first is the basic rules, in the list and in the run; rules about packets where they are named', async () => {
+  const [, count] = /\n(\d+) rules\. /.exec((await conform('--list', '--first')).out)!;
+  expect((await conform('--first')).out).toContain(`model: ${count} rules: ${count} pass\n`);
+  expect((await conform('--list', '--first', '--rule', 'TRC')).out).toContain('\n14 rules. ');
+  expect((await conform('--first', '--rule', 'PSN-01,TRC-14')).out).toContain('model: 2 rules: 2 pass');
 });

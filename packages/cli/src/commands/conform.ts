@@ -1,5 +1,5 @@
 /** `roce conform`: plays the rules of the conformance tester against a device. */
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import {
@@ -77,11 +77,10 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   const names = given.rule?.split(',').map((each) => each.trim());
   const passiveNames = names?.filter((name) => /^TRC\b/i.test(name));
   const isOfCaptures = names !== undefined && names.length === passiveNames?.length;
-  const passive = passiveNames?.length === 0 ? [] : passiveRules(passiveNames?.join());
+  const passive = chosenPassive(passiveNames, given);
   const played = names?.filter((name) => !/^TRC\b/i.test(name));
   const chosen = given.capture !== undefined || isOfCaptures ? [] : chosenRules(given, played);
   if (given.list) {
-    if (given.first) passive.length = 0;
     for (const rule of [...chosen, ...passive]) terminal.line(ruleText(rule));
     terminal.line(
       `\n${chosen.length + passive.length} rules. Lists of known deviations: ${Object.keys(LISTS).join(', ')}`,
@@ -96,11 +95,20 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   if (ofCaptures !== undefined) throw new UsageError(`${ofCaptures}: judges captures only (--capture FILE)`);
   const known = await knownList(given.device);
   const before = known ?? (await learnedBefore(given.learn));
-  prepare(given);
   const plan: Plan = { chosen, passive, known, before, others: await otherResults(given) };
-  if (given.via === 'model') return judge(plan, modelBench, { name: 'model' }, given, terminal);
+  if (given.via === 'model') {
+    prepare(given);
+    return judge(plan, modelBench, { name: 'model' }, given, terminal);
+  }
   if (!host) throw new UsageError('expected the host of the device, or --via model');
+  prepare(given);
   return overNetwork(host, given.via, plan, given, terminal);
+}
+
+/** Rules about packets: those that are named; of a whole run all, but none of a run of the basic rules. */
+function chosenPassive(names: readonly string[] | undefined, { first }: Given): NamedRule[] {
+  if (names === undefined) return first ? [] : passiveRules(undefined);
+  return names.length === 0 ? [] : passiveRules(names.join());
 }
 
 /** Whether a name is that of a passive rule which does not judge the packets of the other rules. */
@@ -109,20 +117,29 @@ const isOfCapturesOnly = (name: string): boolean =>
 
 /** Finds out before a run of minutes whether its results can be written. */
 function prepare({ output, junit, html, learn }: Given): void {
-  const files = Object.entries({ junit, html, learn });
+  for (const [name, file] of Object.entries({ junit, html, learn }))
+    if (file !== undefined) attempt(name, file, canWriteFile);
+  if (output !== undefined) attempt('output', output, makeWritableFolder);
+}
+
+function attempt(option: string, path: string, check: (path: string) => void): void {
   try {
-    if (output !== undefined) makeFolder(output);
+    check(path);
   } catch (error) {
-    throw new UsageError(`--output ${output}: ${(error as Error).message}`);
+    throw new UsageError(`--${option} ${path}: ${(error as Error).message}`);
   }
-  for (const [name, file] of files) {
-    if (file === undefined) continue;
-    try {
-      accessSync(dirname(file), constants.W_OK);
-    } catch (error) {
-      throw new UsageError(`--${name} ${file}: ${(error as Error).message}`);
-    }
-  }
+}
+
+/** A file that exists needs a right of its own; a new one that of its folder. */
+function canWriteFile(file: string): void {
+  const isThere = existsSync(file);
+  if (isThere && statSync(file).isDirectory()) throw new Error('EISDIR: is a directory');
+  accessSync(isThere ? file : dirname(file), constants.W_OK);
+}
+
+function makeWritableFolder(folder: string): void {
+  makeFolder(folder);
+  accessSync(folder, constants.W_OK | constants.X_OK);
 }
 
 interface Plan {
