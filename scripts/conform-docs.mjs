@@ -60,7 +60,7 @@ function results() {
 
 <!-- Written by scripts/conform-docs.mjs: \`npm run docs:conform\`. -->
 
-Results of the ${RULES.length} rules of [roce conform](../../docs/conform.md), in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
+Results of [roce conform](../../docs/conform.md), ${PLAYED.length} rules that are played and ${CASE_RULES.length} that judge their packets, in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
 Linux 6.1 without the hostile rules, and of node-roce the first rules and those of the connection manager; the long tier plays every rule against all three. Both fail where a
 device does something else than here. The packets of a deviation: \`roce conform HOST --rule ID -o FOLDER\`.
 

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { LISTS } from '@node-roce/conform';
+import { LISTS, PASSIVE_RULES, RULES, type Rule } from '@node-roce/conform';
 import { expect, test } from 'vitest';
 
 const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
@@ -26,3 +26,18 @@ test.each(NAMED.filter(({ because }) => because.startsWith('docs/')))(
     for (const name of names?.split(' and ') ?? []) expect(text).toContain(`**${name}**`);
   },
 );
+
+test('docs/conform.md has the numbers of rules of each way to the device', () => {
+  const isOfManager = ({ needs }: Rule) => needs.includes('listener');
+  const ofAgent = RULES.filter((rule) => !isOfManager(rule));
+  const usual = ofAgent.filter(({ hostile, slow }) => !hostile && !slow);
+  const text = readFileSync(root('docs/conform.md'), 'utf8').replaceAll(/\s+/g, ' ');
+  for (const sentence of [
+    `It tests ${RULES.length} rules of the transport`,
+    `and ${PASSIVE_RULES.length} rules about packets`,
+    `This tests the ${usual.filter(({ first }) => first).length} basic rules`,
+    `This tests ${usual.length} rules, `,
+    `add ${ofAgent.length - usual.length} rules; \`--via cm\` tests the other ${RULES.filter(isOfManager).length}.`,
+  ])
+    expect(text).toContain(sentence);
+});
