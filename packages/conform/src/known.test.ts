@@ -190,7 +190,7 @@ test('the deviation of a passive rule is mended only where the rules were played
   expect(verdictOf(part, id)).toBe('pass');
   expect(verdictOf(compare(part, list), id)).toBe('pass');
   expect(learn(part, 'dev', list).deviations[id]).toEqual(list.deviations[id]);
-  // A list written by hand does not say where it was seen.
+  // A list written by hand does not name where it was seen.
   const bare = { device: 'dev', deviations: { [id]: { is: list.deviations[id].is, because: 'x' } } };
   expect(verdictOf(compare(part, bare), id)).toBe('pass');
   expect(verdictOf(compare(await judged(how, ...all), list), id)).toBe('known');
