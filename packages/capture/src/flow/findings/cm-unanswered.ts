@@ -24,10 +24,6 @@ function isUnanswered(exchange: CmExchange, captureEnd: number): boolean {
   return requestsOf(exchange).length > 1 || isOverdue(exchange, captureEnd);
 }
 
-/** No more requests come, and none is answered: all that the first one announced were sent (IBTA vol 1 §12.7.25). */
-const isOver = (exchange: CmExchange, captureEnd: number): boolean =>
-  requestsOf(exchange).length > (exchange.offered?.maxCmRetries ?? 15) && isOverdue(exchange, captureEnd);
-
 function find(exchange: CmExchange, { summary }: Capture): FindingOf<'cm-unanswered'>[] {
   if (!isUnanswered(exchange, summary.duration)) return [];
   const { start, passive } = exchange;
@@ -55,7 +51,8 @@ function causes(exchange: CmExchange, { summary }: Capture): Cause<'cm-unanswere
       severity: 'error',
       rank: Rank.ENDS,
       weight: 3,
-      certainty: isOver(exchange, summary.duration) ? 'certain' : 'likely',
+      // A path that loses them looks the same.
+      certainty: 'likely',
       text: `${passive.address} did not answer the connection request of ${active.address}, sent ${counted(count, 'time')}.`,
       culprit: passive.address,
       chain: [

@@ -116,7 +116,8 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
     {
       ...base,
       kind: failure,
-      certainty: isCertain ? 'certain' : 'likely',
+      // A cut wire looks the same.
+      certainty: 'likely',
       text: `${responder} ${since}: ${counted(sends, 'copy', 'copies')} unanswered${given}.`,
       culprit: responder,
       chain: inOrder([

@@ -186,6 +186,13 @@ describe('without an answer', () => {
     expect(findings[0].text).toContain('it was sent 4 times, 2 s apart, first at 0.000 s');
   });
 
+  test('all retries used up: a path that was cut looks like a host that is down, so neither is certain', () => {
+    const capture = new Dialogue();
+    for (let i = 0; i < 16; i++) capture.send(2000 * i, 'a', 'b', REQ);
+    const { verdict } = capture.until(60_000).finish();
+    expect(verdict).toMatchObject({ kind: 'cm-unanswered', certainty: 'likely', culprit: ADDRESSES.b });
+  });
+
   test('one request: a finding only when its timeout is over before the capture ends', () => {
     // 4.096 µs · 2^18 is 1.07 s.
     expect(kinds(new Dialogue().send(0, 'a', 'b', REQ).until(1000).finish())).toEqual([]);

@@ -108,6 +108,16 @@ test('the capture ends with the last copy: that the requester gave up is not sho
   expect(connections[0].ended).toBeUndefined();
 });
 
+test('all retries used up, and then silence: a wire that was cut looks like a host that stopped, so neither is certain', () => {
+  const capture = new CaptureBuilder();
+  send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });
+  for (let copy = 0; copy < 8; copy++) send(capture, 10 + 67_109 * copy, 10);
+  capture.packet(3_000_000, 'a', 'UC_SEND_ONLY', { psn: 1, destQp: 0x99 });
+  const { verdict, connections } = capture.finish();
+  expect(verdict).toMatchObject({ kind: 'retries-exceeded', certainty: 'likely' });
+  expect(connections[0].ended).toMatchObject({ how: 'gave-up', by: 'a' });
+});
+
 test('more RNR NAKs than a retry counter allows: there is no limit, and none was exceeded', () => {
   const { verdict } = refuse(new CaptureBuilder(), 9).finish();
   expect(verdict).toMatchObject({ kind: 'rnr', certainty: 'certain' });

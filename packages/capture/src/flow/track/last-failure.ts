@@ -30,7 +30,7 @@ export interface LastFailure {
   rnrNaks: number;
   /** The retries that were agreed are used up, or the capture goes on past the time at which the next one was due. */
   isShown: boolean;
-  /** Nothing else explains it: a requester that stood still would have retries left, or may retry without limit. */
+  /** RNR NAKs prove it; of silence the capture shows no cause: the peer, the path, or a requester that stood still. */
   isCertain: boolean;
 }
 
@@ -72,6 +72,11 @@ export function lastFailure(
   const retries = cm?.retries ?? MAX_RETRIES;
   const isShown = isOver || unanswered === retries + 1;
   if (!isShown && unanswered <= (cm?.retries ?? USUAL_RETRIES)) return undefined;
-  const isCertain = isOver && unanswered > retries;
-  return { failure: 'retries-exceeded', sends: unanswered, rnrNaks: refused?.count ?? 0, isShown, isCertain };
+  return {
+    failure: 'retries-exceeded',
+    sends: unanswered,
+    rnrNaks: refused?.count ?? 0,
+    isShown,
+    isCertain: false,
+  };
 }
