@@ -2,9 +2,7 @@
 import { rnrTimerMicroseconds } from '@node-roce/wire';
 import type { Entry } from '../line.ts';
 import { type Rule, rule } from '../rule.ts';
-
-/** ms in which a packet that was sent before the NAK came may arrive. */
-const CROSSING = 10;
+import { CROSSING } from './crossing.ts';
 
 /** The wait of one timer code, from the tester's NAK to the repetition: lateness can only lengthen it. */
 function waits(id: string, code: number, first = false): Rule {

@@ -4,6 +4,7 @@ import type { Case } from '../case.ts';
 import type { Entry } from '../line.ts';
 import { type Rule, type RuleSpec, rule } from '../rule.ts';
 import type { Session } from '../session.ts';
+import { CROSSING } from './crossing.ts';
 
 /** ms. */
 const timeoutOf = (code: number): number => ackTimeoutMicroseconds(code) / 1000;
@@ -11,9 +12,6 @@ const rnrTimeOf = (code: number): number => rnrTimerMicroseconds(code) / 1000;
 
 const slow = (id: string, spec: Omit<RuleSpec, 'needs' | 'slow'>, play: Rule['play']): Rule =>
   rule(id, { needs: ['rc', 'post', 'completions'], slow: true, ...spec }, play);
-
-/** A packet that was sent before an RNR NAK came may arrive so many ms later. */
-const CROSSING = 10;
 
 /** The part of a time that timers rounded down to ticks of 4 ms leave. */
 const TICKS = 0.98;
