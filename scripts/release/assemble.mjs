@@ -60,6 +60,15 @@ function outerDependencies(packages, names) {
   return Object.fromEntries(Object.entries(dependencies).sort());
 }
 
+/** Packages that a user may install next to it, for one command. */
+function peersOf(packages, names) {
+  const merged = (field) => Object.assign({}, ...names.map((name) => packages.get(name).manifest[field]));
+  const peerDependencies = merged('peerDependencies');
+  return Object.keys(peerDependencies).length > 0
+    ? { peerDependencies, peerDependenciesMeta: merged('peerDependenciesMeta') }
+    : {};
+}
+
 const inner = (name) => `lib/${name.slice(SCOPE.length)}`;
 
 /** A name of the scope in two: its package, and the export or the file of it. */
@@ -158,6 +167,7 @@ export function assemble(root, product, native, place) {
     },
     files: ['lib', ...product.folders, 'CHANGELOG.md'],
     dependencies: outerDependencies(packages, names),
+    ...peersOf(packages, names),
   };
   writeFileSync(join(place, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
 }

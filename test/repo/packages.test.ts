@@ -65,7 +65,8 @@ describe.each(PRODUCTS as Product[])('$name', (product) => {
   });
 
   test('imports no package of the workspace by name, and all others are dependencies', () => {
-    const known = [...Object.keys(manifest().dependencies), 'node'];
+    const { dependencies, peerDependencies = {} } = manifest();
+    const known = [...Object.keys({ ...dependencies, ...peerDependencies }), 'node'];
     for (const path of files().filter((file) => /^lib\/.*\.(js|d\.ts)$/.test(file))) {
       if (/report\/page\//.test(path)) continue; // A bundle.
       const text = readFileSync(join(place, path), 'utf8');
