@@ -255,6 +255,9 @@ describe('a capture', () => {
       [['--capture', capture, '--at', '192.0.2.9'], 'no reliable connection of 192.0.2.9'],
       [['--capture', capture, '--rule', 'PSN-01'], 'no rule PSN-01 about captures'],
       [['--capture', capture, '--hostile'], '--hostile is not for --capture'],
+      // Before the capture is read.
+      [['--capture', capture, '--junit', '/none/file'], '--junit /none/file: ENOENT'],
+      [['--capture', capture, '--html', '/none/file'], '--html is not for --capture'],
       [['192.0.2.9', '--capture', capture], 'not both'],
       [['--capture', join(folder, 'k61-ud-send-a.pcap.gz')], 'no reliable connection in the capture'],
       [['--at', '192.0.2.9'], '--at is for --capture'],

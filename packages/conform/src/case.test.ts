@@ -10,6 +10,17 @@ import { TESTER } from './virtual/line.ts';
 /** Offset of the BTH in a frame. */
 const BTH = 42;
 
+/** The line, but for what arrives. */
+const lineWith = (line: Line, take: Line['take']): Line => ({
+  tester: line.tester,
+  device: line.device,
+  offers: line.offers,
+  now: () => line.now(),
+  send: (frame) => line.send(frame),
+  wait: (done, ms) => line.wait(done, ms),
+  take,
+});
+
 /** Frames of another host: a packet for the tester's queue pair, one that was cut, and what is no IPv4. */
 function foreign(destQp: number): Uint8Array[] {
   const packet = buildPacket({
@@ -27,18 +38,10 @@ function foreign(destQp: number): Uint8Array[] {
 test('frames of other hosts have no part in a case', async () => {
   const bench = modelBench();
   const { line } = bench;
-  const disturbed: Line = {
-    tester: line.tester,
-    device: line.device,
-    offers: line.offers,
-    now: () => line.now(),
-    send: (frame) => line.send(frame),
-    wait: (done, ms) => line.wait(done, ms),
-    take: () => {
-      const frames = foreign(0x100).map((frame) => ({ time: line.now(), frame }));
-      return [...frames, ...line.take(), ...frames];
-    },
-  };
+  const disturbed = lineWith(line, () => {
+    const frames = foreign(0x100).map((frame) => ({ time: line.now(), frame }));
+    return [...frames, ...line.take(), ...frames];
+  });
   const { verdict, ladder, entries } = await play(rules('PSN-01')[0], { ...bench, line: disturbed });
   expect(verdict, ladder).toBe('pass');
   expect(ladder).toBe((await play(rules('PSN-01')[0], modelBench())).ladder);
@@ -50,20 +53,12 @@ test('a device that does not stop sending ends the case, not the tester', async 
   const { line } = bench;
   // The READ of RD-01, over and over: the rule waits for another packet.
   let last: { time: number; frame: Uint8Array }[] = [];
-  const flooding: Line = {
-    tester: line.tester,
-    device: line.device,
-    offers: line.offers,
-    now: () => line.now(),
-    send: (frame) => line.send(frame),
-    wait: (done, ms) => line.wait(done, ms),
-    take: () => {
-      const fresh = line.take();
-      const reads = fresh.filter(({ frame }) => frame[BTH] === Opcode.RC_RDMA_READ_REQUEST);
-      if (reads.length > 0) last = reads;
-      return [...fresh, ...Array.from({ length: 500 }, () => last).flat()];
-    },
-  };
+  const flooding = lineWith(line, () => {
+    const fresh = line.take();
+    const reads = fresh.filter(({ frame }) => frame[BTH] === Opcode.RC_RDMA_READ_REQUEST);
+    if (reads.length > 0) last = reads;
+    return [...fresh, ...Array.from({ length: 500 }, () => last).flat()];
+  });
   const { verdict, why } = await play(rules('RD-01')[0], { ...bench, line: flooding });
   expect({ verdict, why: why.at(-1) }).toEqual({
     verdict: 'broken',

@@ -41,7 +41,7 @@ export { agentDevice } from './network/agent-device.ts';
 export { PacketLine } from './network/packet-line.ts';
 export { UdpLine } from './network/udp-line.ts';
 export { type OpenBench, type OpenOptions, open } from './open.ts';
-export { CASE_RULES, judgeCases } from './passive/cases.ts';
+export { CASE_RULES, CaseJudge, judgeCases } from './passive/cases.ts';
 export type { CaseConnection } from './passive/connection.ts';
 export {
   type CaptureJudgement,

@@ -88,6 +88,8 @@ const textOf = (error: unknown): string => (error instanceof Error ? error.messa
 export interface RunOptions {
   /** Called after each rule. */
   onResult?: (result: Result) => void;
+  /** Called after each playing of a rule: with `repeat`, more often than `onResult`. */
+  onPlayed?: (result: Result) => void;
   signal?: AbortSignal;
   /** Play each rule so many times; one whose verdicts differ is `unsteady`. Default 1. */
   repeat?: number;
@@ -97,12 +99,13 @@ export interface RunOptions {
 export async function run(
   rules: readonly Rule[],
   bench: Bench | (() => Bench),
-  { onResult, signal, repeat = 1 }: RunOptions = {},
+  options: RunOptions = {},
 ): Promise<Result[]> {
+  const { onResult, signal } = options;
   const results: Result[] = [];
   for (const rule of rules) {
     if (signal?.aborted) break;
-    const result = await playOften(rule, bench, repeat, signal);
+    const result = await playOften(rule, bench, options);
     if (result === undefined) break;
     results.push(result);
     onResult?.(result);
@@ -115,12 +118,13 @@ export async function run(
 async function playOften(
   rule: Rule,
   bench: Bench | (() => Bench),
-  times: number,
-  signal: AbortSignal | undefined,
+  { repeat: times = 1, signal, onPlayed }: RunOptions,
 ): Promise<Result | undefined> {
   const played: Result[] = [];
   for (let i = 0; i < times; i++) {
-    played.push(await play(rule, typeof bench === 'function' ? bench() : bench));
+    const result = await play(rule, typeof bench === 'function' ? bench() : bench);
+    played.push(result);
+    onPlayed?.(result);
     // In virtual time nothing else lets a signal of the process come.
     await turn();
     if (signal?.aborted && i + 1 < times) return undefined;

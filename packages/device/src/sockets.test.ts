@@ -1,4 +1,4 @@
-import { chownSync, mkdtempSync, rmdirSync, rmSync, statSync } from 'node:fs';
+import { chownSync, mkdtempSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -27,6 +27,14 @@ test('the folder of sockets is made with those above it, all of this user alone'
   prepareFolder(folder);
   prepareFolder(folder);
   for (const path of [folder, join(above, 'a')]) expect(statSync(path).mode & 0o777).toBe(0o700);
+});
+
+test('a file in the place of the folder is an error', () => {
+  const above = mkdtempSync(join(tmpdir(), 'roce-runtime-'));
+  onTestFinished(() => rmSync(above, { recursive: true }));
+  const file = join(above, 'file');
+  writeFileSync(file, '', { mode: 0o600 });
+  expect(() => prepareFolder(file)).toThrow(/EEXIST/);
 });
 
 test('a folder that cannot be made is an error, below /proc too', () => {

@@ -1,8 +1,8 @@
 /** Where the sockets of a user's devices are, and whether a device answers at one. */
 import { once } from 'node:events';
-import { existsSync, lstatSync, mkdirSync, readlinkSync, statSync } from 'node:fs';
+import { lstatSync, readlinkSync, statSync } from 'node:fs';
 import { connect } from 'node:net';
-import { dirname } from 'node:path';
+import { makeFolder } from './make-folder.ts';
 
 /**
  * The folder of a user's sockets: in `XDG_RUNTIME_DIR`, else in a folder of the user's own in `/tmp`. `su` and `sudo -E` keep the
@@ -53,22 +53,9 @@ export function isPrivate(folder: string): boolean {
 
 /** Makes the folder that only its owner can enter, and refuses one that others could have prepared. */
 export function prepareFolder(folder: string): void {
-  makeFolder(folder);
+  makeFolder(folder, 0o700);
   if (isPrivate(folder)) return;
   throw Object.assign(new Error(`${folder}: the folder must belong to this user, mode 700`), {
     code: 'EACCES',
   });
-}
-
-/** One folder at a time: below /proc, `recursive` of Node.js 20 never ends. */
-function makeFolder(folder: string): void {
-  if (existsSync(folder)) return;
-  const parent = dirname(folder);
-  if (!existsSync(parent)) makeFolder(parent);
-  try {
-    mkdirSync(folder, { mode: 0o700 });
-  } catch (error) {
-    // Another device may have made it meanwhile.
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
 }

@@ -16,6 +16,7 @@ import {
 import { UsageError } from '../options.ts';
 import { isFile, pathsOf, readingOptions } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
+import { expectWritable } from '../writable.ts';
 
 export interface CaptureChoices {
   capture?: string;
@@ -66,6 +67,7 @@ export async function judge(
   const files = filesOf(capture);
   const pipe = files.find((file) => !isFile(file));
   if (pipe !== undefined) throw new UsageError(`${pipe}: --capture reads a capture twice; expected a file`);
+  expectWritable({ junit: given.junit });
   const judgement = await judgeOf(files, { at: given.at, rules }, terminal);
   const hosts = judgement.hosts.map(({ host, results }) => ({
     host,

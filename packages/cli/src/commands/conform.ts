@@ -1,17 +1,16 @@
 /** `roce conform`: plays the rules of the conformance tester against a device. */
-import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import {
   AGENT_SOURCE,
   type Bench,
   CASE_RULES,
+  CaseJudge,
   captureOfCase,
   caseText,
   compare,
   type DeviceInfo,
   isNews,
-  judgeCases,
   junit,
   type KnownList,
   LISTS,
@@ -34,9 +33,9 @@ import {
   ruleText,
   totalsText,
 } from '@node-roce/conform';
-import { makeFolder } from '../make-folder.ts';
 import { UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
+import { expectWritable } from '../writable.ts';
 import { type CaptureChoices, judge as judgeCaptured, passiveRules } from './conform-capture.ts';
 
 interface Given extends CaptureChoices {
@@ -97,11 +96,11 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   const before = known ?? (await learnedBefore(given.learn));
   const plan: Plan = { chosen, passive, known, before, others: await otherResults(given) };
   if (given.via === 'model') {
-    prepare(given);
+    expectWritable(given);
     return judge(plan, modelBench, { name: 'model' }, given, terminal);
   }
   if (!host) throw new UsageError('expected the host of the device, or --via model');
-  prepare(given);
+  expectWritable(given);
   return overNetwork(host, given.via, plan, given, terminal);
 }
 
@@ -114,33 +113,6 @@ function chosenPassive(names: readonly string[] | undefined, { first }: Given): 
 /** Whether a name is that of a passive rule which does not judge the packets of the other rules. */
 const isOfCapturesOnly = (name: string): boolean =>
   name.includes('-') && !CASE_RULES.some(({ id }) => id === name.toUpperCase());
-
-/** Finds out before a run of minutes whether its results can be written. */
-function prepare({ output, junit, html, learn }: Given): void {
-  for (const [name, file] of Object.entries({ junit, html, learn }))
-    if (file !== undefined) attempt(name, file, canWriteFile);
-  if (output !== undefined) attempt('output', output, makeWritableFolder);
-}
-
-function attempt(option: string, path: string, check: (path: string) => void): void {
-  try {
-    check(path);
-  } catch (error) {
-    throw new UsageError(`--${option} ${path}: ${(error as Error).message}`);
-  }
-}
-
-/** A file that exists needs a right of its own; a new one that of its folder. */
-function canWriteFile(file: string): void {
-  const isThere = existsSync(file);
-  if (isThere && statSync(file).isDirectory()) throw new Error('EISDIR: is a directory');
-  accessSync(isThere ? file : dirname(file), constants.W_OK);
-}
-
-function makeWritableFolder(folder: string): void {
-  makeFolder(folder);
-  accessSync(folder, constants.W_OK | constants.X_OK);
-}
 
 interface Plan {
   chosen: readonly Rule[];
@@ -255,12 +227,12 @@ async function judge(
     terminal.progress(`${++count} of ${chosen.length}`);
     show(result);
   };
-  const active = await play(chosen, bench, { onResult, signal: terminal.signal, repeat });
   const { line } = typeof bench === 'function' ? bench() : bench;
+  const cases = new CaseJudge(line);
+  const onPlayed = (result: Result) => cases.add(result);
+  const active = await play(chosen, bench, { onResult, onPlayed, signal: terminal.signal, repeat });
   const asked = given.rule === undefined ? [] : passive;
-  const besides = judgeCases(active, line, asked).filter(({ rule }) =>
-    passive.some(({ id }) => id === rule.id),
-  );
+  const besides = cases.results(asked).filter(({ rule }) => passive.some(({ id }) => id === rule.id));
   const played = [...active, ...besides];
   for (const result of besides) show(result, played);
   const results = known === undefined ? played : compare(played, known);

@@ -13,7 +13,7 @@ import {
   rmSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { makeFolder } from '../make-folder.ts';
+import { makeFolder } from '@node-roce/device/make-folder';
 import type { TableClock } from './clock.ts';
 import type { Column, Table } from './columns.ts';
 import { TableFile } from './table-file.ts';

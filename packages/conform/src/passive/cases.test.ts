@@ -5,9 +5,9 @@ import { BrokenDevice, type Mutant } from '../../testing/broken-device.ts';
 import { MUTANTS } from '../../testing/mutants/all.ts';
 import { isAck } from '../../testing/mutants/altering.ts';
 import { rules } from '../rules/all.ts';
-import { play } from '../run.ts';
+import { play, run } from '../run.ts';
 import { adapterBench, MODEL_OPTIONS, modelBench } from '../virtual/bench.ts';
-import { judgeCases } from './cases.ts';
+import { CaseJudge, judgeCases } from './cases.ts';
 
 const FAR_ACK: Mutant = {
   seenBy: [],
@@ -45,6 +45,23 @@ test.each(ROWS)('%s sees a device that breaks it (%#)', async (id, how, played, 
   expect(found, result.ladder).toMatchObject({ verdict: 'deviation' });
   expect(found?.why).toContain(text);
   expect(found?.notes).toContain(`${text}: in ${played}`);
+});
+
+test('of a rule that is repeated, each playing is judged', async () => {
+  let playing = 0;
+  // Its MSNs are wrong the second time only, which ACK-01 does not look at.
+  const bench = () =>
+    adapterBench((options) => {
+      const mutant: Mutant = ++playing === 2 ? MUTANTS['MSN counts packets'] : { seenBy: [] };
+      return new BrokenDevice({ ...options, ...MODEL_OPTIONS }, mutant);
+    });
+  const judge = new CaseJudge(modelBench().line);
+  const results = await run(rules('ACK-01'), bench, { repeat: 3, onPlayed: (each) => judge.add(each) });
+  expect([playing, results.map(({ verdict }) => verdict)]).toEqual([3, ['pass']]);
+  expect(judge.results().find(({ rule }) => rule.id === 'TRC-15')).toMatchObject({
+    verdict: 'deviation',
+    seenIn: ['ACK-01'],
+  });
 });
 
 test('each passive rule that judges cases has a row', async () => {

@@ -82,39 +82,60 @@ function judgeConnection(
 /** One passive rule over all cases. */
 class CaseTally {
   occasions = 0;
-  /** The cases by what was seen, a text without measured values. */
-  readonly seen = new Map<string, Result[]>();
+  /** By what was seen, a text without measured values: the first case, and the rules of all. */
+  readonly seen = new Map<string, { first: Result; ids: Set<string> }>();
 
   add(of: Result, { occasions, certain }: Tally): void {
     this.occasions += occasions;
-    for (const text of certain.keys()) this.seen.set(text, [...(this.seen.get(text) ?? []), of]);
+    for (const text of certain.keys()) {
+      const before = this.seen.get(text) ?? { first: of, ids: new Set() };
+      before.ids.add(of.rule.id);
+      this.seen.set(text, before);
+    }
   }
 }
 
-/**
- * Judges the device by the passive rules, over the packets of all reliable connections that were played.
- * @param line whose packets these are
- * @param asked rules with a result in any case, `not testable` where the device had no occasion to break one
- * @returns a result for each rule that the device had an occasion to break; with the packets of a case in which it did
- */
+/** Judges the device by the passive rules, over the packets of all reliable connections that are played, each playing as it ends. */
+export class CaseJudge {
+  readonly #line: Pick<Line, 'tester' | 'device'>;
+  readonly #all = new Map<string, CaseTally>(CASE_RULES.map(({ id }) => [id, new CaseTally()]));
+
+  /** @param line whose packets these are */
+  constructor(line: Pick<Line, 'tester' | 'device'>) {
+    this.#line = line;
+  }
+
+  add(result: Result): void {
+    if (!isOrdered(result)) return;
+    const packets = packetsOf(result, this.#line);
+    const tallies = new Map(PASSIVE_RULES.map(({ id }) => [id, new Tally()]));
+    for (const connection of result.connections)
+      judgeConnection(packets, connection, (id) => tallies.get(id)!);
+    for (const [id, tally] of tallies) this.#all.get(id)?.add(result, tally);
+  }
+
+  /**
+   * @param asked rules with a result in any case, `not testable` where the device had no occasion to break one
+   * @returns a result for each rule that the device had an occasion to break; with the packets of a case in which it did
+   */
+  results(asked: readonly NamedRule[] = []): Result[] {
+    return CASE_RULES.flatMap((rule) => {
+      const tally = this.#all.get(rule.id)!;
+      if (tally.occasions > 0) return [resultOf(rule, tally)];
+      return asked.some(({ id }) => id === rule.id) ? [notTestable(rule)] : [];
+    });
+  }
+}
+
+/** `CaseJudge` for results that are all there. @param asked as there */
 export function judgeCases(
   results: readonly Result[],
   line: Pick<Line, 'tester' | 'device'>,
   asked: readonly NamedRule[] = [],
 ): Result[] {
-  const all = new Map<string, CaseTally>(CASE_RULES.map(({ id }) => [id, new CaseTally()]));
-  for (const result of results.filter(isOrdered)) {
-    const packets = packetsOf(result, line);
-    const tallies = new Map(PASSIVE_RULES.map(({ id }) => [id, new Tally()]));
-    for (const connection of result.connections)
-      judgeConnection(packets, connection, (id) => tallies.get(id)!);
-    for (const [id, tally] of tallies) all.get(id)?.add(result, tally);
-  }
-  return CASE_RULES.flatMap((rule) => {
-    const { occasions, seen } = all.get(rule.id)!;
-    if (occasions > 0) return [resultOf(rule, occasions, seen)];
-    return asked.some(({ id }) => id === rule.id) ? [notTestable(rule)] : [];
-  });
+  const judge = new CaseJudge(line);
+  for (const result of results) judge.add(result);
+  return judge.results(asked);
 }
 
 const notTestable = (rule: NamedRule): Result => ({
@@ -129,15 +150,13 @@ const notTestable = (rule: NamedRule): Result => ({
   time: 0,
 });
 
-const idsOf = (results: readonly Result[]) => [...new Set(results.map(({ rule }) => rule.id))];
-
-function resultOf(rule: NamedRule, occasions: number, seen: ReadonlyMap<string, readonly Result[]>): Result {
-  const cases = [...seen].map(([text, results]) => {
-    const ids = results.map((result) => result.rule.id);
-    return `${text}: in ${ids.slice(0, MAX_CASES).join(', ')}${ids.length > MAX_CASES ? ' …' : ''}`;
+function resultOf(rule: NamedRule, { occasions, seen }: CaseTally): Result {
+  const cases = [...seen].map(([text, { ids }]) => {
+    const named = [...ids].slice(0, MAX_CASES).join(', ');
+    return `${text}: in ${named}${ids.size > MAX_CASES ? ' …' : ''}`;
   });
   // The packets of the first one.
-  const [[first] = []] = seen.values();
+  const [{ first } = { first: undefined }] = seen.values();
   return {
     rule,
     verdict: seen.size > 0 ? 'deviation' : 'pass',
@@ -146,7 +165,7 @@ function resultOf(rule: NamedRule, occasions: number, seen: ReadonlyMap<string, 
       seen.size > 0
         ? cases
         : [`${occasions} ${occasions === 1 ? 'occasion' : 'occasions'} in the packets of the other rules`],
-    ...(seen.size > 0 && { seenIn: idsOf([...seen.values()].flat()) }),
+    ...(seen.size > 0 && { seenIn: [...new Set([...seen.values()].flatMap(({ ids }) => [...ids]))] }),
     used: new Set(),
     entries: first?.entries ?? [],
     connections: first?.connections ?? [],
