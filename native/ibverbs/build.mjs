@@ -21,6 +21,7 @@ import {
   readdirSync,
   readFileSync,
   realpathSync,
+  renameSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -44,6 +45,8 @@ const { values } = parseArgs({
 const { prebuilt, sanitize } = values;
 const build = prebuilt === undefined ? join(folder, sanitize ? 'sanitized' : 'build') : resolve(prebuilt);
 const library = join(build, 'libibverbs.so.1');
+/** Where it is built: programs that start meanwhile find the library of before. */
+const next = `${build}.next-${process.pid}`;
 
 function skip(why) {
   if (prebuilt !== undefined) {
@@ -60,6 +63,8 @@ function output(command, args) {
     maxBuffer: 1 << 26,
   });
   if (status === 0) return stdout;
+  // The library of before is not of these sources: a device of today may have other rings.
+  if (existsSync(next)) rmSync(build, { recursive: true, force: true });
   if (error) skip(`${command}: ${error.message}`);
   console.error(`build-ibverbs: ${command} ${args.join(' ')}\n${stderr}`);
   if (process.env.CI) process.exit(1);
@@ -147,8 +152,10 @@ if (
   process.exit(0);
 
 console.error(`build-ibverbs: building libibverbs.so.1 with the symbols of ${installed} …`);
-rmSync(build, { recursive: true, force: true });
-mkdirSync(build, { recursive: true });
+process.on('exit', () => rmSync(next, { recursive: true, force: true }));
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
+rmSync(next, { recursive: true, force: true });
+mkdirSync(next, { recursive: true });
 
 // Thread-local variables that are there from the start: the handler of SIGSEGV may have interrupted malloc.
 const flags = ['-std=gnu11', '-D_GNU_SOURCE', '-O2', '-fPIC', '-ftls-model=initial-exec'];
@@ -159,7 +166,7 @@ flags.push(...sanitizers);
 if (!declared.includes('wr_atomic_write')) flags.push('-DROCE_NO_ATOMIC_WRITE');
 if (prebuilt !== undefined) {
   // A cross compiler does not look into /usr/include; these headers are the same on each architecture.
-  const headers = join(build, 'include');
+  const headers = join(next, 'include');
   mkdirSync(headers);
   symlinkSync(dirname(header), join(headers, 'infiniband'));
   flags.push(`-I${headers}`);
@@ -167,7 +174,7 @@ if (prebuilt !== undefined) {
 const objects = sources
   .filter((name) => name.endsWith('.c'))
   .map((name) => {
-    const object = join(build, name.replace(/c$/, 'o'));
+    const object = join(next, name.replace(/c$/, 'o'));
     output(compiler, [...flags, '-c', join(folder, name), '-o', object]);
     return object;
   });
@@ -220,9 +227,9 @@ for (const [i, [version, names]] of ordered.entries()) {
   const global = own.length > 0 ? ` global: ${own.join('; ')};` : '';
   nodes.push(`${version} {${global} } ${i > 0 ? ordered[i - 1][0] : ''};\n`);
 }
-writeFileSync(join(build, 'stubs.c'), `${code.join('\n')}\n`);
-writeFileSync(join(build, 'versions-paths'), '{ global: *; local: roce_*; };\n');
-writeFileSync(join(build, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
+writeFileSync(join(next, 'stubs.c'), `${code.join('\n')}\n`);
+writeFileSync(join(next, 'versions-paths'), '{ global: *; local: roce_*; };\n');
+writeFileSync(join(next, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
 /**
  * For an older glibc than that of the build, the parts of it before 2.34 are needed by name (old_glibc.h). A library for this machine needs
  * none: a root that holds only what its programs load may lack them.
@@ -233,16 +240,24 @@ output(compiler, [
   ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1', ...sanitizers],
   // Handlers of SIGSEGV and of fork stay where they are after dlclose.
   '-Wl,-z,nodelete',
-  ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c')],
-  ...[...needed, '-o', library],
+  ...[`-Wl,--version-script=${join(next, 'versions')}`, ...objects, join(next, 'stubs.c')],
+  ...[...needed, '-o', join(next, 'libibverbs.so.1')],
 ]);
 output(compiler, [
   ...['-shared', ...flags, '-U_FORTIFY_SOURCE', '-pthread', '-Wl,-soname,libroce-paths.so'],
-  ...[`-Wl,--version-script=${join(build, 'versions-paths')}`, join(build, 'messages.o')],
+  ...[`-Wl,--version-script=${join(next, 'versions-paths')}`, join(next, 'messages.o')],
   ...paths.filter((name) => name.endsWith('.c')),
-  ...[...needed, '-o', join(build, 'libroce-paths.so')],
+  ...[...needed, '-o', join(next, 'libroce-paths.so')],
 ]);
-if (prebuilt === undefined) writeFileSync(stamp, id);
-else
-  for (const name of readdirSync(build))
-    if (!name.includes('.so')) rmSync(join(build, name), { recursive: true });
+
+// A file takes the place of another at once. The stamp comes last: what is not complete is built again.
+if (prebuilt === undefined) writeFileSync(join(next, 'built-from'), id);
+const made = readdirSync(next).filter((name) => prebuilt === undefined || name.includes('.so'));
+const inTurn = [
+  ...made.filter((name) => name !== 'built-from'),
+  ...made.filter((name) => name === 'built-from'),
+];
+mkdirSync(build, { recursive: true });
+for (const name of inTurn) renameSync(join(next, name), join(build, name));
+for (const name of readdirSync(build))
+  if (!made.includes(name)) rmSync(join(build, name), { recursive: true, force: true });
