@@ -18,6 +18,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { assemble } from '../../scripts/release/assemble.mjs';
 // @ts-expect-error: plain JavaScript
+import { JOINED } from '../../scripts/release/join.mjs';
+// @ts-expect-error: plain JavaScript
 import { PRODUCTS } from '../../scripts/release/products.mjs';
 
 const run = promisify(execFile);
@@ -38,6 +40,19 @@ interface Product {
   exports: Record<string, string>;
   folders: string[];
 }
+
+const functionsOf = (path: string) =>
+  [...readFileSync(path, 'utf8').matchAll(/^(?:export )?(?:async )?function\*? (\w+)/gm)].map(
+    ([, name = '']) => name,
+  );
+/** Functions of the sources, by name. */
+const written = new Set(
+  readdirSync(join(root, 'packages')).flatMap((name) =>
+    readdirSync(join(root, 'packages', name, 'src'), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts'))
+      .flatMap((path) => functionsOf(join(root, 'packages', name, 'src', path))),
+  ),
+);
 
 describe.each(PRODUCTS as Product[])('$name', (product) => {
   const place = assembled.get(product.name)!;
@@ -79,6 +94,18 @@ describe.each(PRODUCTS as Product[])('$name', (product) => {
         path,
       ).toEqual([]);
     }
+  });
+
+  test('functions in joined files have the names of the sources, as stack traces show them', () => {
+    const joined = files().filter((path) =>
+      JOINED.some((name: string) => path.startsWith(name.replace('@node-roce', 'lib'))),
+    );
+    const names = joined
+      .filter((path) => path.endsWith('.js'))
+      .flatMap((path) => functionsOf(join(place, path)));
+    expect(names.length).toBeGreaterThan(product.name === '@node-roce/dgram-native' ? -1 : 100);
+    // Two functions of one package have one name: rename the one that users do not call.
+    expect(names.filter((name) => !written.has(name))).toEqual([]);
   });
 
   test('its page has no dead link', () => {

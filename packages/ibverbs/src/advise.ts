@@ -36,14 +36,14 @@ export function ibv_advise_mr(
       throw invalid('flags', `0x${flags.toString(16)}`, 'IBV_ADVISE_MR_FLAG_FLUSH');
     if (num_sge === 0) throw invalid('num_sge', '0', '1 or more');
     const list = structs('sg_list', sg_list, 'num_sge', num_sge);
-    const ranges = list.map((sge, i) => rangeOf(pd, sge, i, writes));
+    const ranges = list.map((sge, i) => adviseRange(pd, sge, i, writes));
     // Without page faults, nothing can be brought in.
     if (looks) for (const bytes of ranges) read(bytes);
     else if (writes) for (const bytes of ranges) write(bytes);
   });
 }
 
-function rangeOf(pd: ibv_pd, sge: ibv_sge, i: number, writes: boolean): Uint8Array {
+function adviseRange(pd: ibv_pd, sge: ibv_sge, i: number, writes: boolean): Uint8Array {
   const name = `sg_list[${i}]`;
   const mr = pd.regions.get(sge.lkey ?? 0);
   if (!mr) throw refused('ENOENT', `${name}.lkey`, 'opens no region of the protection domain', 'mr.lkey');

@@ -32,11 +32,11 @@ import {
 } from './constants.ts';
 
 /** From an object of verbs-api to the struct before it: completion and async events name the former. */
-const structs = new WeakMap<EventElement, ibv_cq | ibv_qp | ibv_srq>();
+const madeStructs = new WeakMap<EventElement, ibv_cq | ibv_qp | ibv_srq>();
 
 /** The struct before an object that an event is about; undefined if it was not made by this package. */
 export function structOf(element: EventElement): ibv_cq | ibv_qp | ibv_srq | undefined {
-  return structs.get(element);
+  return madeStructs.get(element);
 }
 
 /** `enum ibv_qp_type` of what can be created. */
@@ -212,7 +212,7 @@ export class ibv_cq {
     this.verbs = verbs;
     this.parent_domain = parent_domain;
     parent_domain?.made(this);
-    structs.set(verbs, this);
+    madeStructs.set(verbs, this);
   }
 
   get handle(): number {
@@ -239,7 +239,7 @@ export class ibv_srq {
     this.pd = pd;
     this.verbs = verbs;
     pd.made(this);
-    structs.set(verbs, this);
+    madeStructs.set(verbs, this);
   }
 
   get handle(): number {
@@ -287,7 +287,7 @@ export class ibv_qp {
     this.srq = srq;
     this.#verbs = verbs;
     this.pd?.made(this);
-    structs.set(verbs, this);
+    madeStructs.set(verbs, this);
   }
 
   /** Throws EINVAL for IBV_QPT_XRC_RECV, to which nothing is posted: there is `target`. */

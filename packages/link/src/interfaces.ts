@@ -39,7 +39,7 @@ export function listInterfaces(): NetworkInterface[] {
     mac: list[0]?.mac ?? '00:00:00:00:00:00',
     mtu: mtuOf(name),
     speed: speedOf(name),
-    up: readText(`/sys/class/net/${name}/operstate`) !== 'down',
+    up: readLine(`/sys/class/net/${name}/operstate`) !== 'down',
     loopback: list.some((a) => a.internal),
     addresses: list.map(({ address, family, scopeid }) => ({
       address: address.split('%')[0],
@@ -103,18 +103,18 @@ export function interfaceByAddress(address: string): NetworkInterface {
  */
 function mtuOf(name: string): number | undefined {
   for (const path of [`/proc/sys/net/ipv6/conf/${name}/mtu`, `/sys/class/net/${name}/mtu`]) {
-    const value = Number(readText(path) || Number.NaN);
+    const value = Number(readLine(path) || Number.NaN);
     if (Number.isInteger(value) && value > 0) return value;
   }
   return undefined;
 }
 
 function speedOf(name: string): number | undefined {
-  const value = Number(readText(`/sys/class/net/${name}/speed`) || Number.NaN);
+  const value = Number(readLine(`/sys/class/net/${name}/speed`) || Number.NaN);
   return value > 0 ? value : undefined; // −1: unknown
 }
 
-function readText(path: string): string | undefined {
+function readLine(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8').trim();
   } catch {

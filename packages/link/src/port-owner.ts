@@ -53,7 +53,8 @@ function rdmaDevices(): string[] {
   return list('/sys/class/infiniband');
 }
 
-function readText(path: string): string {
+/** The text of a file, or '' if it cannot be read. */
+export function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch {

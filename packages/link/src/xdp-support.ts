@@ -1,7 +1,8 @@
 /** Checks the requirements of AF_XDP on this machine, and describes missing ones. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { RoceError } from '@node-roce/transport';
 import { explainDescriptors } from './descriptors.ts';
+import { readText } from './port-owner.ts';
 
 /** How frames come in: `zero-copy` and `native` in the driver, `generic` behind it. */
 export type XdpMode = 'zero-copy' | 'native' | 'generic';
@@ -92,12 +93,4 @@ export function noXdp(name: string, reasons: readonly string[]): RoceError {
         ? `a process with ${missing.join(', ')} (setcap, or root)`
         : 'Linux 5.9 with AF_XDP, and an interface without another XDP program',
   });
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return '';
-  }
 }

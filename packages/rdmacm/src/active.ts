@@ -6,7 +6,7 @@ import { peerTerms } from './negotiation.ts';
 import type { ConnectionParameters } from './parameters.ts';
 
 /** rdma_connect(3): resolves when both sides are ready, or the datagram service has answered. */
-export async function connect(
+export async function connectId(
   id: IdCore,
   parameters: ConnectionParameters,
   signal: AbortSignal | undefined,

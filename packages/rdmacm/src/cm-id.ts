@@ -203,7 +203,7 @@ export class CmId extends IdFields implements AsyncDisposable {
   ): Promise<void> {
     checkParameters(parameters, this.#core.isDatagram ? PRIVATE_DATA.resolve : PRIVATE_DATA.connect);
     checkWait(options);
-    await active.connect(this.#core, parameters, options.signal);
+    await active.connectId(this.#core, parameters, options.signal);
   }
 
   // ----------------------------------------------------------------- listener
@@ -220,7 +220,7 @@ export class CmId extends IdFields implements AsyncDisposable {
   async listen(place: { address?: string; port: number; backlog?: number }): Promise<void> {
     checkPlace(place);
     const { address = this.localAddress?.address, port, backlog = 128 } = place;
-    await passive.listen(this.#core, { address, port, backlog }, (request, at) =>
+    await passive.listenId(this.#core, { address, port, backlog }, (request, at) =>
       this.#requested(request, at),
     );
   }

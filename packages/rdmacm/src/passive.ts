@@ -19,7 +19,7 @@ type MakeId = (request: WaitingRequest, place: Place) => IdFields;
 // ------------------------------------------------------------------- listening
 
 /** rdma_listen(3), at a place that may still have to be bound. */
-export async function listen(
+export async function listenId(
   id: IdCore,
   place: { address: string | undefined; port: number; backlog: number },
   makeId: MakeId,

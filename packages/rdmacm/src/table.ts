@@ -77,7 +77,7 @@ export class Table {
     this.entrySize = entrySize;
     this.rowSize = Math.ceil((ROW_HEADER + entrySize) / 8) * 8;
     this.rows = 2 ** Math.ceil(Math.log2(2 * entries));
-    this.memory = memoryOf(this.rows * this.rowSize);
+    this.memory = memoryOfRows(this.rows * this.rowSize);
     for (let row = 0; row < this.rows; row++) this.#write(row, RowKind.EMPTY);
   }
 
@@ -182,7 +182,7 @@ export class Table {
 }
 
 /** Shared, so that an engine in a worker reads it in place. */
-function memoryOf(bytes: number): Uint8Array {
+function memoryOfRows(bytes: number): Uint8Array {
   try {
     return new Uint8Array(new SharedArrayBuffer(bytes));
   } catch {
