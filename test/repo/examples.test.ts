@@ -25,9 +25,9 @@ test('the README shows stream-echo.mjs, and the first lines of roce flows', asyn
   expect(stdout.startsWith(shown)).toBe(true);
 });
 
-test('tokens.mjs admits by token, and changes its key; security.md shows it', async () => {
+test('tokens.mjs admits by token, and changes its key; guide/securing.md shows it', async () => {
   const quote = `<!-- examples/tokens.mjs -->\n\`\`\`js\n${read('examples/tokens.mjs')}\`\`\``;
-  expect(read('docs/security.md')).toContain(quote);
+  expect(read('docs/guide/securing.md')).toContain(quote);
   const { stdout } = await run(process.execPath, [path('tokens.mjs')]);
   expect(stdout.split('\n')).toEqual([
     ...[7, 8].map((client) => `client ${client}: CONSUMER_DEFINED`),

@@ -1,4 +1,4 @@
-/** The commands of docs/security.md that put RoCE into a tunnel of WireGuard, as they stand there. Need root. */
+/** The commands of docs/guide/securing.md that put RoCE into a tunnel of WireGuard, as they stand there. Need root. */
 // @module-tag slow
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 
 const root = join(import.meta.dirname, '../..');
-const page = readFileSync(join(root, 'docs/security.md'), 'utf8');
-const section = page.slice(page.indexOf('\n## WireGuard'), page.indexOf('\n## What you can do'));
+const page = readFileSync(join(root, 'docs/guide/securing.md'), 'utf8');
+const section = page.slice(page.indexOf('\n## WireGuard'));
 const [tunnel = '', transfer = ''] = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code);
 const [listening, connecting] = transfer.trim().split('\n');
 
