@@ -4,7 +4,7 @@
  *
  * ROCE_RECOVERY_MIB=64: MiB of each transfer, a 16th of it at 20 % loss (1); ROCE_RECOVERY_SECONDS=60: ends a transfer then, and prints
  * the part that it moved (never); ROCE_HAZARD=10000: series of so many SENDs of rxe (none);
- * ROCE_HAZARD_SECONDS=60: the end of each series (30). docs/interop.md has the figures of a long run.
+ * ROCE_HAZARD_SECONDS=60: the end of each series (30). test/evidence/interop-results.md has the figures of a long run.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Recovery } from '@node-roce/transport';
