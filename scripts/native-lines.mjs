@@ -20,7 +20,7 @@ const PARTS = [
   [
     'ICRC, copies: CRC-32 by PCLMUL, Identifications',
     /^(checksums|copy|crc|crc_\w+|gf2|icrc|id_window|ordered_copy)\./,
-    'the CRC of each packet in one pass with the copy; in JavaScript the CRC takes several times as long as all else',
+    'the CRC of each packet in one pass with the copy; in JavaScript, the CRC alone would take several times as long as everything else',
   ],
   [
     'capture and raw frames: packet ring, filter, packet sockets',

@@ -4,6 +4,8 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { terminalPicture } from '../../scripts/terminal-picture.mjs';
 
 const run = promisify(execFile);
 const path = (name: string) => fileURLToPath(new URL(`../../examples/${name}`, import.meta.url));
@@ -15,7 +17,7 @@ test('write.mjs', async () => {
   expect(stdout).toBe('SUCCESS written from afar\n');
 });
 
-test('the README shows stream-echo.mjs, and the first lines of roce flows', async () => {
+test('the README shows stream-echo.mjs, and the first lines of roce flows, also in a picture (node scripts/terminal-picture.mjs)', async () => {
   const readme = read('README.md');
   expect(readme).toContain(`\`\`\`js\n${read('examples/stream-echo.mjs')}\`\`\``);
   const [, shown] = /```text\n([\s\S]*?)```/.exec(readme)!;
@@ -23,6 +25,7 @@ test('the README shows stream-echo.mjs, and the first lines of roce flows', asyn
   const capture = fileURLToPath(new URL('../fixtures/captures/corrupt_A.pcap', import.meta.url));
   const { stdout } = await run(process.execPath, [roce, 'flows', capture]);
   expect(stdout.startsWith(shown)).toBe(true);
+  expect(read('docs/terminal.svg')).toBe(terminalPicture(stdout));
 });
 
 test('tokens.mjs admits by token, and changes its key; guide/securing.md shows it', async () => {
