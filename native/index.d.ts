@@ -362,7 +362,8 @@ export interface LinkPort {
 
   /**
    * Returns a function that sends slots of one batch, as `send`, in half the time: the arrays are looked up here alone.
-   * They have to be over SharedArrayBuffers, which can't be taken away; the views of regions don't.
+   * They have to be over SharedArrayBuffers, which can't be taken away; the views of regions don't. `view`: the region's, where the slots
+   * have one region alone; it is not looked up then.
    */
   sender(
     slots: Uint32Array,
@@ -370,7 +371,7 @@ export interface LinkPort {
     fragments: Uint32Array,
     regionViews: readonly (Uint8Array | undefined)[],
     regionShared: Uint8Array,
-  ): (from: number, count: number) => number;
+  ): (from: number, count: number, view?: Uint8Array) => number;
 
   /** Returns a function that receives into one batch, as `receive`; the arrays as with `sender`. */
   receiver(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): () => number;

@@ -36,6 +36,8 @@ class IdWindow {
   bool admit(uint32_t id, uint32_t nowMs, uint32_t arrivedAfterMs);
   /// The Identification that the next packet will most probably have, with kMayFragment.
   uint32_t predict() const { return predicted_; }
+  /// The next packet will most probably have this one.
+  void expect(uint32_t id) { predicted_ = id; }
 
  private:
   struct Counter {

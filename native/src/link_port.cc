@@ -184,6 +184,7 @@ struct LinkPort::BoundSend {
     const uint32_t count = integerArgument(info, 1, "count", 0x7fff'ffff);
     expectRoom(env, bound.arrays, from, count);
     port.regions_.beginBound(env, bound.views.Value());
+    if (info.Length() > 2) port.regions_.give(info[2]);
     if (!port.fetchRegions(env, bound.arrays, from, count)) return {};
     return port.sendNow(env, bound.arrays, from, count);
   }

@@ -20,6 +20,7 @@ size_t GidHash::operator()(const Gid& gid) const {
 }
 
 uint32_t PeerTable::add(Peer peer) {
+  changes_++;
   uint32_t index;
   if (free_.empty()) {
     index = static_cast<uint32_t>(peers_.size());
@@ -42,6 +43,7 @@ uint32_t PeerTable::add(Peer peer) {
 }
 
 void PeerTable::remove(uint32_t index) {
+  changes_++;
   Peer& peer = peers_[index];
   const auto same = byGid_.find(peer.gid);
   auto& indices = same->second;

@@ -50,8 +50,11 @@ class PeerTable {
   uint32_t find(const Gid& gid, uint32_t local) const;
   bool anyOf(uint32_t local) const;
   size_t size() const { return peers_.size() - free_.size(); }
+  /// Counts peers that came and went: pointers and indices are good as long as it stays.
+  uint64_t changes() const { return changes_; }
 
  private:
+  uint64_t changes_ = 0;
   std::vector<Peer> peers_;
   std::vector<uint32_t> free_;
   uint64_t ways_ = 0;

@@ -43,7 +43,8 @@ void Receiver::begin(const RxArrays& arrays) {
   full_ = false;
   slabUsed_ = 0;
   nowMs_ = coarseMs();
-  window_ = nullptr;  // peers may have come and gone since
+  if (peers_.changes() != peerChanges_) window_ = nullptr;
+  peerChanges_ = peers_.changes();
 }
 
 bool Receiver::drain(uint32_t localIndex, uint32_t share, bool one) {
@@ -201,6 +202,8 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
     at += bytes;
     index++;
   } while (at < datagram.bytes);
+  // The segments count from 0 where the datagrams do not count.
+  if (index > 1 && series.known && (series.base & 0xffff) == 0) window_->expect(series.base);
 }
 
 Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, PseudoHeader& pseudo,

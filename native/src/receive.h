@@ -127,7 +127,8 @@ class Receiver {
   int64_t monotonicNs_ = 0;
   int64_t realNs_ = 0;
 
-  // Whose packets are at hand.
+  // Whose packets are at hand; of the batch before as long as no peer came or went.
+  uint64_t peerChanges_ = 0;
   Gid sourceGid_{};
   uint32_t sourceLocal_ = kNoPeer;
   uint32_t sourcePeer_ = kNoPeer;

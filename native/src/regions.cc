@@ -23,6 +23,7 @@ void Regions::beginBound(Napi::Env env, Napi::Value views) {
   wanted_.clear();
   env_ = env;
   views_ = views;
+  given_ = nullptr;
 }
 
 uint32_t Regions::length() const {
@@ -42,12 +43,16 @@ void Regions::want(uint32_t region) {
 }
 
 bool Regions::fetch() {
-  bool fetched = true;
-  fetching_ = true;
-  for (Wanted& wanted : wanted_)
-    fetched = fetched && napi_get_element(env_, views_, wanted.region, &wanted.view) == napi_ok;
-  fetching_ = false;
-  if (!fetched) return false;
+  if (given_ != nullptr && wanted_.size() == 1) {
+    wanted_[0].view = given_;
+  } else {
+    bool fetched = true;
+    fetching_ = true;
+    for (Wanted& wanted : wanted_)
+      fetched = fetched && napi_get_element(env_, views_, wanted.region, &wanted.view) == napi_ok;
+    fetching_ = false;
+    if (!fetched) return false;
+  }
   for (Wanted& wanted : wanted_)
     if (!readBytes(env_, wanted.view, wanted.memory)) wanted.memory = {};
   return true;

@@ -15,6 +15,8 @@ class Regions {
   void begin(Napi::Env env, Napi::Value views);
   /// The same of views that were seen to be an array. @throws Napi::Error from inside of `fetch`
   void beginBound(Napi::Env env, Napi::Value views);
+  /// The caller has the view of the batch's region, if that is one alone: it need not be looked up. After `beginBound`.
+  void give(napi_value view) { given_ = view; }
   /// Notes that the batch needs a region. Runs no JavaScript.
   void want(uint32_t region);
   bool wantsAny() const { return !wanted_.empty(); }
@@ -42,6 +44,7 @@ class Regions {
 
   napi_env env_ = nullptr;
   napi_value views_ = nullptr;
+  napi_value given_ = nullptr;
   bool fetching_ = false;
   std::vector<Wanted> wanted_;
   /// By region: one more than its place in `wanted_`, or 0.

@@ -1,4 +1,5 @@
-// sendmmsg, recvmmsg and recvmsg as one call of the kernel, with every C library.
+// sendmmsg, sendmsg, recvmmsg and recvmsg as one call of the kernel, with every C library. Not by the functions of glibc, which are points of
+// cancellation: that costs two atomic operations on the thread.
 #pragma once
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -8,17 +9,16 @@ namespace roce {
 
 // The callers' headers are the kernel's also with musl, as all their bytes that are not set are zero.
 
-/// As sendmmsg(2). That of musl is a loop of sendmsg: a system call for each message.
+/// As sendmmsg(2); one message is sent by sendmsg(2). That of musl is a loop of sendmsg: a system call for each message.
 inline int sendMessages(int fd, mmsghdr* messages, unsigned int count, int flags) {
-#if defined(__GLIBC__)
-  return sendmmsg(fd, messages, count, flags);
-#else
-  return static_cast<int>(syscall(SYS_sendmmsg, fd, messages, count, flags));
-#endif
+  if (count != 1) return static_cast<int>(syscall(SYS_sendmmsg, fd, messages, count, flags));
+  const long length = syscall(SYS_sendmsg, fd, &messages->msg_hdr, flags);
+  if (length < 0) return -1;
+  messages->msg_len = static_cast<unsigned int>(length);
+  return 1;
 }
 
-/// As recvmmsg(2), without a timeout; not by the C library's, which is a point of cancellation: that costs two atomic operations on the
-/// thread. One message is received by recvmsg(2): recvmmsg costs a quarter more.
+/// As recvmmsg(2), without a timeout. One message is received by recvmsg(2): recvmmsg costs a quarter more.
 inline int receiveMessages(int fd, mmsghdr* messages, unsigned int count, int flags) {
   if (count != 1) return static_cast<int>(syscall(SYS_recvmmsg, fd, messages, count, flags, nullptr));
   const long length = syscall(SYS_recvmsg, fd, &messages->msg_hdr, flags);

@@ -44,6 +44,29 @@ test('a bound batch is sent and received like any other', () => {
   expect(receive()).toBe(1);
 });
 
+test('the view of the only region may be passed, and is read in place of the one in the list', () => {
+  open();
+  const other = a.regions.add(new Uint8Array(64).fill(1));
+  const region = a.regions.add(new Uint8Array(64).fill(2));
+  const peer = a.peer('127.0.0.2', PORT);
+  const send = senderOf(a);
+  const sent = (regions: number[], view: unknown) => {
+    a.tx.clear();
+    for (const index of regions) a.add({ peer, fragments: [[index, 0, 64]] });
+    expect((send as (...args: unknown[]) => number)(0, regions.length, view)).toBe(regions.length);
+    return b.receive().map(({ payload }) => payload[0]);
+  };
+  const view = new Uint8Array(64).fill(3);
+  expect(sent([region], view)).toEqual([3]);
+  expect(sent([region, region], view)).toEqual([3, 3]);
+  expect(sent([other, region], view)).toEqual([1, 2]);
+  // Neither memory that is too short or was taken away, nor what is none, is read.
+  expect(sent([region], view.subarray(1))).toEqual([]);
+  structuredClone(view.buffer, { transfer: [view.buffer] });
+  for (const none of [view, undefined, {}, 7]) expect(sent([region], none)).toEqual([]);
+  expect(a.tx.slots[10]).toBe(14);
+});
+
 test('a caller that asks for one datagram gets one, and hears whether there may be more', async () => {
   open();
   const time = new Float64Array(new SharedArrayBuffer(16));

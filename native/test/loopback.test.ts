@@ -66,6 +66,20 @@ describe.each([
     });
   });
 
+  test.skipIf(!features().gso)(
+    'of messages that are not cut on their way, no Identification is solved for',
+    () => {
+      stations((from, to, peer) => {
+        for (let i = 0; i < 3; i++) {
+          for (let packet = 0; packet < 3; packet++) from.add({ peer });
+          expect(from.flush().taken).toBe(3);
+          expect(allOk(to.receive())).toBe(true);
+        }
+        expect(to.port.stats()).toMatchObject({ groRuns: 3, solved: 0 });
+      });
+    },
+  );
+
   test('runs of equal packets go as one message, the last may be shorter', () => {
     stations((from, to, peer) => {
       const region = from.regions.add(pattern(1 << 17));

@@ -2,6 +2,7 @@
 import { type LinkPort, type LinkPortOptions, Socket, type SocketOptions } from '@node-roce/dgram-native';
 import {
   EMPTY_GID,
+  Fragment,
   type FrameHost,
   type GidEntry,
   isEmptyGid,
@@ -52,7 +53,7 @@ export abstract class PortLink<P extends LinkPort> implements Link {
   /** The batch, and its list of shared regions, that `#send` is bound to; the batch of `#receive`. */
   #sent: TxBatch | undefined;
   #regionShared: Uint8Array | undefined;
-  #send: ((from: number, count: number) => number) | undefined;
+  #send: ((from: number, count: number, view?: Uint8Array) => number) | undefined;
   #received: RxBatch | undefined;
   #receive: (() => number) | undefined;
   #onWake: (() => void) | undefined;
@@ -163,7 +164,9 @@ export abstract class PortLink<P extends LinkPort> implements Link {
   send(batch: TxBatch, from: number, time?: Float64Array): number {
     if (time !== undefined && time !== this.#clock) this.#setClock(time);
     if (batch !== this.#sent || batch.regions.shared !== this.#regionShared) this.#bindSend(batch);
-    const taken = this.#send!(from, batch.count);
+    const { fragments, fragmentCount, regions } = batch;
+    const view = fragmentCount === 1 ? regions.views[fragments[Fragment.REGION]] : undefined;
+    const taken = view === undefined ? this.#send!(from, batch.count) : this.#send!(from, batch.count, view);
     if (taken < batch.count) splitRun(batch, taken);
     return taken;
   }

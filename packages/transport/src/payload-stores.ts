@@ -24,7 +24,10 @@ const FENCE = new Int32Array(new SharedArrayBuffer(4));
 /** Up to so many bytes, a loop costs less than a call of `set`. */
 const LOOP_BYTES = 128;
 
-/** Copies `length` bytes of `slab`, at least one, to `offset` of a view; `words` are those of the view's buffer. */
+/**
+ * Copies `length` bytes of `slab`, at least one, to `offset` of a view; `words` are those of the view's buffer. With those of the slab's buffer,
+ * short copies go word by word.
+ */
 export function storePayload(
   view: Uint8Array,
   words: WordViews,
@@ -32,12 +35,16 @@ export function storePayload(
   slab: Uint8Array,
   source: number,
   length: number,
+  slabWords?: WordViews,
 ): void {
   const end = view.byteOffset + offset + length;
   const last = (end & 7) === 0 && length >= 8 ? 8 : (end & 3) === 0 && length >= 4 ? 4 : 1;
   const head = length - last;
   if (head > LOOP_BYTES) view.set(slab.subarray(source, source + head), offset);
-  else for (let i = 0; i < head; i++) view[offset + i] = slab[source + i];
+  else {
+    let i = slabWords === undefined ? 0 : storeWords(view, words, offset, slab, slabWords, source, head);
+    for (; i < head; i++) view[offset + i] = slab[source + i];
+  }
   if (last === 1) {
     Atomics.store(view, offset + head, slab[source + head]);
     return;
@@ -49,4 +56,25 @@ export function storePayload(
     Atomics.load(FENCE, 0);
     view.set(LAST, offset + head);
   } else Atomics.store(words.fours, end / 4 - 1, LAST_FOUR[0]);
+}
+
+/** Copies whole words, where both places begin with one. @returns how many bytes */
+function storeWords(
+  view: Uint8Array,
+  { fours }: WordViews,
+  offset: number,
+  slab: Uint8Array,
+  slabWords: WordViews,
+  source: number,
+  length: number,
+): number {
+  const to = view.byteOffset + offset;
+  const from = slab.byteOffset + source;
+  if (((to | from) & 3) !== 0) return 0;
+  const target = to / 4;
+  const origin = from >>> 2;
+  const count = length >> 2;
+  const words = slabWords.fours;
+  for (let i = 0; i < count; i++) fours[target + i] = words[origin + i];
+  return count * 4;
 }
