@@ -1,9 +1,11 @@
 // npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --cpu [--compare REV] [--only PATTERN] [--quick] [--json FILE|-]
+// npm run bench -- --goals [--compare REV] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --page FILE [RESULT.json ...]
 //
-// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). Else it measures node-roce and
+// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). With --goals: both kinds of rows
+// that have goals, and whether these are met (goals.mjs). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md documents the rows.
 import { writeFileSync } from 'node:fs';
@@ -11,6 +13,7 @@ import { parseArgs } from 'node:util';
 import { compare } from './compare/compare.mjs';
 import { conditions, describe } from './conditions.mjs';
 import { measureCpu } from './cpu/cpu.mjs';
+import { goalLines, goalRows, judge } from './goals.mjs';
 import { profile } from './profile.mjs';
 import { lines } from './report.mjs';
 import { rows } from './rows.mjs';
@@ -19,6 +22,7 @@ import { ratio, summary } from './statistics.mjs';
 const USAGE = `usage: npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
        npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --cpu [--compare REV|DIRECTORY] [--only PATTERN] [--quick] [--json FILE|-]
+       npm run bench -- --goals [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --page FILE [RESULT.json ...]`;
 
 function options() {
@@ -29,6 +33,7 @@ function options() {
         page: { type: 'string' },
         compare: { type: 'string' },
         cpu: { type: 'boolean', default: false },
+        goals: { type: 'boolean', default: false },
         all: { type: 'boolean', default: false },
         only: { type: 'string' },
         rounds: { type: 'string' },
@@ -47,7 +52,9 @@ function options() {
       throw new Error(`unexpected argument '${positionals[0]}'`);
     if (values.cpu && (values.profile || values.all || values.rounds))
       throw new Error('--cpu takes no --all, --profile or --rounds');
-    const least = values.compare === undefined ? 1 : 5;
+    if (values.goals && (values.cpu || values.profile || values.all || values.only !== undefined))
+      throw new Error('--goals takes no --all, --cpu, --only or --profile');
+    const least = values.compare === undefined || values.goals ? 1 : 5;
     const rounds = Number(values.rounds ?? (values.quick ? least : 5));
     if (!Number.isInteger(rounds) || rounds < least)
       throw new Error(`--rounds is a count of ${least} or more`);
@@ -127,15 +134,23 @@ if (chosen.page !== undefined) {
 }
 const start = conditions();
 say(describe(start));
-async function besideOthers() {
+async function besideOthers(only = chosen.only) {
   const report = { ...start, rounds: chosen.rounds, quick: chosen.quick, rows: [] };
-  for (const row of rows(chosen)) {
+  for (const row of rows({ ...chosen, only })) {
     const result = await measure(row, chosen.rounds);
     report.rows.push(result);
     for (const line of lines(result)) say(line);
   }
   if (chosen.profile) report.profile = await profile(say);
   return report;
+}
+
+async function towardsGoals() {
+  const { rows: cpu, base } = await measureCpu(chosen, say);
+  const report = await besideOthers(goalRows());
+  const goals = judge({ cpu, base, rates: report.rows });
+  for (const line of goalLines(goals)) say(line);
+  return { ...report, cpu, base, goals };
 }
 
 async function besideCommit() {
@@ -147,7 +162,12 @@ async function besideCommit() {
   }
 }
 
-const report = await (chosen.cpu || chosen.compare !== undefined ? besideCommit() : besideOthers());
+async function measured() {
+  if (chosen.goals) return towardsGoals();
+  return chosen.cpu || chosen.compare !== undefined ? besideCommit() : besideOthers();
+}
+
+const report = await measured();
 if (chosen.json === '-') console.log(JSON.stringify(report));
 else if (chosen.json) writeFileSync(chosen.json, `${JSON.stringify(report, undefined, 1)}\n`);
 if (report.slower?.length > 0 || report.broken?.length > 0) process.exitCode = 1;
