@@ -48,7 +48,9 @@ export async function measureRow(row, contenders, times) {
   try {
     for (const one of present) one.count = await warmUp(one.session, times);
     for (let i = 0; i < times.slices; i++) {
-      for (const one of i % 2 === 0 ? present : present.toReversed()) {
+      // Each begins as often as the others: one that always ended a turn, and began the next, had its caches to itself.
+      for (let turn = 0; turn < present.length; turn++) {
+        const one = present[(i + turn) % present.length];
         one.ns.push(await one.session.run(one.count));
       }
     }

@@ -52,6 +52,23 @@ test('slices have equal processor time, in turn; figures are the lowest, ratios 
   );
 });
 
+test('each of three contenders begins as often as the others, and none has two slices in a row', async () => {
+  const turns: string[] = [];
+  const contenders = ['a', 'b', 'c'].map((name) => ({
+    name,
+    missing: () => '',
+    open: async () => ({
+      run: async () => {
+        turns.push(name);
+        return 100;
+      },
+      close: async () => {},
+    }),
+  }));
+  await measureRow({ name: 'row' }, contenders, { slices: 3, slice: 1e-6, warmUp: 1e-7 });
+  expect(turns.slice(-9).join('')).toBe('abcbcacab');
+});
+
 test('a stream in C and in node-roce, the payload compared', { tags: ['slow'] }, async () => {
   const args = [bench, '--cpu', '--quick', '--only', 'SEND 64 B|round trip', '--json', '-'];
   const { rows } = JSON.parse((await run(process.execPath, args)).stdout);
