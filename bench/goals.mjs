@@ -65,7 +65,7 @@ export const GOALS = [
   byRate('READ 1 MiB, path MTU 4096', UCX, 1),
 ];
 
-/** Beside them in the table, without a goal: how far UCX is ahead in the round trip, and Node TCP in the stream. */
+/** Figures of the same table without a goal: how far UCX is ahead in the round trip, and Node TCP in the stream. */
 export const BESIDE = [
   { ...byTime(POLLED, UCX), atMost: undefined },
   { ...byRate('WRITE 1 MiB, path MTU 4096', 'Node TCP'), atLeast: undefined },

@@ -60,7 +60,7 @@ test('the view of the only region may be passed, and is read in place of the one
   expect(sent([region], view)).toEqual([3]);
   expect(sent([region, region], view)).toEqual([3, 3]);
   expect(sent([other, region], view)).toEqual([1, 2]);
-  // Neither memory that is too short or was taken away, nor what is none, is read.
+  // Memory that is too short or was taken away is not read, nor is anything else.
   expect(sent([region], view.subarray(1))).toEqual([]);
   structuredClone(view.buffer, { transfer: [view.buffer] });
   for (const none of [view, undefined, {}, 7]) expect(sent([region], none)).toEqual([]);

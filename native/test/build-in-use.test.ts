@@ -1,4 +1,4 @@
-/** Building the library of `roce run` beside programs that use it. */
+/** Building the library of `roce run` while programs use it. */
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
