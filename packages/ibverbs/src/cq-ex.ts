@@ -45,7 +45,8 @@ export class ibv_cq_ex extends ibv_cq {
     const found = (this.verbs as CompletionQueue).pollInto(this.#list) === 1;
     // A poll that finds nothing is not started.
     if (first) this.#polling = found;
-    if (!found) throw new RoceError('ERR_ROCE_CM_STATE', 'no completion is there', { errno: 'ENOENT' });
+    if (!found)
+      throw new RoceError('ERR_ROCE_CM_STATE', 'there is no completion to read', { errno: 'ENOENT' });
   }
 
   /** @internal */

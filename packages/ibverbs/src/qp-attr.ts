@@ -52,7 +52,7 @@ export function namesOf(mask: number): (keyof QpAttr)[] {
 
 function membersOf(mask: number): Member[] {
   if ((integer('attr_mask', mask) & ~KNOWN) !== 0) {
-    throw invalid('attr_mask', `0x${(mask & ~KNOWN).toString(16)} stands for nothing`, 'IBV_QP_… bits');
+    throw invalid('attr_mask', `unknown bits 0x${(mask & ~KNOWN).toString(16)}`, 'IBV_QP_… bits');
   }
   return BITS.flatMap(([bit, members]) => ((mask & bit) !== 0 ? members : []));
 }

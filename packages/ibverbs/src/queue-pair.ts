@@ -168,7 +168,7 @@ export function ibv_modify_qp_rate_limit(
   return status(async () => {
     for (const attribute of ['max_burst_sz', 'typical_pkt_sz'] as const) {
       if (!given('attr', attr)[attribute]) continue;
-      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `${attribute}: bursts have no size to choose`, {
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `${attribute}: the size of bursts cannot be chosen`, {
         errno: 'EOPNOTSUPP',
         attribute,
         expected: '0',

@@ -41,7 +41,7 @@ export function checkSendOps(operations: number): void {
   const isTso = rest === c.IBV_QP_EX_WITH_TSO;
   throw new RoceError(
     isTso ? 'ERR_ROCE_NOT_SUPPORTED' : 'ERR_ROCE_INVALID_ATTRIBUTE',
-    `send_ops_flags: 0x${rest.toString(16)} ${isTso ? 'is hardware alone' : 'stands for nothing'}`,
+    `send_ops_flags: 0x${rest.toString(16)} ${isTso ? 'needs hardware' : 'is unknown'}`,
     {
       errno: isTso ? 'EOPNOTSUPP' : 'EINVAL',
       attribute: 'send_ops_flags',

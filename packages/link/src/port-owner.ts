@@ -17,7 +17,7 @@ export function describePortOwner(port: number, family: 4 | 6): string {
     );
   }
   if (inodes.length > 0) return 'a process of another user has it (run as root to see which)';
-  return 'the kernel or a process that this one can not see has it';
+  return 'the kernel has it, or a process that this one cannot see';
 }
 
 function socketInodes(port: number, family: 4 | 6): string[] {

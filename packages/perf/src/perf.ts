@@ -131,7 +131,7 @@ async function serveCm(plan: Plan, side: ServeOptions, patience: SidePatience): 
 }
 
 const missingAddress = () =>
-  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: missing, and there is no TCP to find it by', {
+  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: missing; without TCP it cannot be found', {
     errno: 'EINVAL',
     attribute: 'address',
     expected: 'a local address',

@@ -92,7 +92,7 @@ export function refusedPathError({ route }: AlternatePath, status: number | unde
     return new RoceError('ERR_ROCE_CM_UNREACHABLE', `the peer does not answer the path to ${to}`, {
       errno: 'ETIMEDOUT',
       attribute: 'address',
-      expected: 'a peer of node-roce: Linux drops such messages of RoCE',
+      expected: 'a peer that uses node-roce: Linux drops these messages',
     });
   const reason = aprStatusName(status);
   const hint = status === CmAprStatus.UNSUPPORTED ? ": it wants `experimental: ['apm']`, too" : '';
@@ -111,7 +111,7 @@ export const unreachableError = (to: SocketAddress): RoceError =>
     {
       errno: 'ETIMEDOUT',
       attribute: 'host',
-      expected: `a program that accepts connections there; \`roce doctor ${to.address}\` checks the way, and an adapter that is there answers at once at a port where nobody listens`,
+      expected: `a program that accepts connections there; \`roce doctor ${to.address}\` checks the path, and an adapter answers at once, even if nobody listens at the port`,
     },
   );
 
@@ -120,7 +120,7 @@ export const connectTimeoutError = (to: SocketAddress, milliseconds: number): Ro
   new RoceError('ERR_ROCE_CM_UNREACHABLE', `no answer from ${hostAndPort(to)} within ${milliseconds} ms`, {
     errno: 'ETIMEDOUT',
     attribute: 'connectTimeout',
-    expected: `a program that accepts connections there; \`roce doctor ${to.address}\` checks the way`,
+    expected: `a program that accepts connections there; \`roce doctor ${to.address}\` checks the path`,
   });
 
 export const closedError = (message: string): RoceError =>

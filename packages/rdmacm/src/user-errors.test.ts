@@ -65,7 +65,7 @@ const SILENCE = {
   message: expect.stringMatching(
     /^no answer from 10\.0\.0\.2: nobody there, a firewall on UDP 4791, no RoCE on its interface, or a full backlog at port 7471/,
   ),
-  expected: expect.stringContaining('`roce doctor 10.0.0.2` checks the way'),
+  expected: expect.stringContaining('`roce doctor 10.0.0.2` checks the path'),
 };
 
 test('nobody there, or an interface without RoCE', async () => {

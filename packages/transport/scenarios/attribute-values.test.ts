@@ -231,7 +231,7 @@ test.each<[QpType, string]>([
 ])('a step that there is not names those that there are: %s', (type, article) => {
   side.createQp({}, { type });
   expect(() => modify({ qpState: 'RTS' })).toThrow(
-    `qpState: ${article} queue pair does not go from RESET to RTS (expected RESET, INIT)`,
+    `qpState: ${article} queue pair cannot change from RESET to RTS (expected RESET, INIT)`,
   );
 });
 

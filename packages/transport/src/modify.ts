@@ -152,7 +152,7 @@ export function checkModify(
   if (!allowed) {
     throw invalid(
       'qpState',
-      `${named(qp.type)} does not go from ${from} to ${to}`,
+      `${named(qp.type)} cannot change from ${from} to ${to}`,
       statesFrom(qp.type, from).join(', '),
     );
   }

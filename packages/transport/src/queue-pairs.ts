@@ -168,7 +168,7 @@ export class QueuePairs {
 
   #datagramQp(qpn: number): QueuePair {
     const qp = this.#connected(qpn);
-    if (!qp.datagram) throw invalid('qp', `${named(qp.type)} takes part in no group`, 'UD');
+    if (!qp.datagram) throw invalid('qp', `${named(qp.type)} cannot join groups`, 'UD');
     return qp;
   }
 
@@ -221,7 +221,10 @@ export class QueuePairs {
 
   #checkGsi(): void {
     if (this.#qps.has(GSI_QPN)) {
-      throw new RoceError('ERR_ROCE_BUSY', 'QP1 is there already', { errno: 'EBUSY', attribute: 'type' });
+      throw new RoceError('ERR_ROCE_BUSY', 'queue pair 1 exists already', {
+        errno: 'EBUSY',
+        attribute: 'type',
+      });
     }
   }
 

@@ -95,7 +95,7 @@ export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
   const linkOptions: LinkOptions = { ...others, ...(typeof link === 'string' ? { link } : {}) };
   let opened: OwnEngine;
   if (engine === 'worker') {
-    if (own) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
+    if (own) throw invalid('link', 'a custom link cannot be used in another thread', 'engine: inline');
     opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, hub);
   } else opened = new InlineEngine(await openLink(linkOptions, own), hub, tuning);
   const context = (await SharedEngine.open(opened, hub)).context();

@@ -66,7 +66,7 @@ const COUNTS: Record<keyof AdapterCounts, string> = {
 };
 
 const ITERABLE: OptionType = {
-  expected: 'a list, or another iterable, of devices that openDevice gave',
+  expected: 'a list, or another iterable, of devices that openDevice returned',
   is: (value) => typeof value === 'object' && value !== null && Symbol.iterator in value,
 };
 const DEVICE: OptionType = { ...ITERABLE, is: (value) => value instanceof Device };

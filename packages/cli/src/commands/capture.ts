@@ -118,7 +118,7 @@ function checked(options: Options): string {
   if (write === DASH && (live || json))
     throw new UsageError('-w - writes to standard output, and so do --live and --json');
   if (options.ring !== undefined && (write === undefined || write === DASH))
-    throw new UsageError('--ring needs -w <file>, whose name the files of the ring begin with');
+    throw new UsageError('--ring needs -w <file>: the names of its files begin with this name');
   if (options.trigger !== undefined && options.ring === undefined)
     throw new UsageError('--trigger needs --ring: it keeps files of the ring');
   return name;

@@ -156,7 +156,7 @@ function chosenRules(given: Given, names: readonly string[] | undefined): Rule[]
   // With exit code 0 they would count as passed.
   if (chosen.length === 0)
     throw new UsageError(
-      `no rule to play: ${rule} needs --hostile or --slow, or is not among the --first ones`,
+      `no rule to test: ${rule} needs --hostile or --slow, or is not among the --first ones`,
     );
   return chosen;
 }

@@ -44,7 +44,7 @@ test('a folder of exported tables, without exporting again', async () => {
   expect([code, out]).toEqual([0, 'host    n\na     364\nb      42\n']);
   expect(await query('SELECT 1', tables, loss5)).toMatchObject({
     code: 2,
-    err: expect.stringContaining('ask it alone'),
+    err: expect.stringContaining('query it without other files'),
   });
 });
 

@@ -32,7 +32,9 @@ export async function run(
   }
   const folder = files.find(isExported);
   if (folder !== undefined && files.length > 1)
-    throw new UsageError(`${folder} is a folder of tables: ask it alone, or export the captures into it`);
+    throw new UsageError(
+      `${folder} is a folder of tables: query it without other files, or export the captures into it`,
+    );
   const instance = await duckdb.DuckDBInstance.create();
   const connection = await instance.connect();
   const interrupt = () => connection.interrupt();

@@ -106,7 +106,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       },
       {
         flags: '-r, --rx-depth <count>',
-        summary: 'Receives to post at a time',
+        summary: 'Receives to post at once',
         parse: integer(1, 32_768),
         fallback: 500,
       },

@@ -193,8 +193,8 @@ export const captureCommands: readonly CommandSpec[] = [
     description:
       'One file that opens in any browser and loads nothing else: a summary and the findings first, then exchanges of the ' +
       'connection manager, pause frames, and each connection with its PSNs, throughput and latency over time, a ladder of ' +
-      'its packets with all their fields, and its messages. Of a long ' +
-      `capture it holds a selection, and the page lists what was left out. ${SEVERAL} ${DAMAGED}`,
+      'its packets with all their fields, and its messages. If the ' +
+      `capture is long, the page has a part of it, and lists what was left out. ${SEVERAL} ${DAMAGED}`,
     options: [
       output('HTML file'),
       { flags: '--title <text>', summary: 'Title of the page (default: the name of the file)', parse: text },
@@ -215,12 +215,12 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'view',
     summary: 'Serve a page that analyzes captures in the browser',
     description:
-      'The page reads the captures that are dropped on it in a worker of the browser, and shows the report of roce report. Nothing leaves the ' +
-      'browser. With -o the page is written instead: one file that opens without a server and without node-roce.',
+      'Drop captures on the page: it reads them in a worker of the browser, and shows the report of roce report. Nothing leaves the browser. ' +
+      'With -o, the page is written into one file, which opens without a server and without node-roce.',
     options: [
       {
         flags: '--port <port>',
-        summary: 'TCP port on 127.0.0.1; any free one unless given',
+        summary: 'TCP port on 127.0.0.1 (default: any free port)',
         parse: integer(1, 65_535),
       },
       {
@@ -240,7 +240,7 @@ export const captureCommands: readonly CommandSpec[] = [
     summary: 'Ask captures in SQL: tables of packets, messages, connections and findings',
     description:
       'Runs a statement of DuckDB on the tables of roce export --parquet: packets, messages, connections and findings. The files are captures, ' +
-      `or one folder of exported tables, which is faster to ask again. Needs the package @duckdb/node-api. ${SEVERAL}`,
+      `or one folder of exported tables, which answer further questions faster. Needs the package @duckdb/node-api. ${SEVERAL}`,
     options: [icrcMode, port, json('Print one JSON object per row; 64-bit numbers are strings')],
     examples: [
       ['query "SELECT opcode, count(*) FROM packets GROUP BY opcode" trace.pcap', 'Packets by opcode'],

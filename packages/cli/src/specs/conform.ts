@@ -7,7 +7,7 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--via <way>',
     summary:
-      'The program on the machine of the device. agent: the one of --print-agent; perftest: its servers; cm: rping -s, for the rules of the ' +
+      'The program on the machine of the device. agent: the one that --print-agent prints; perftest: the servers of perftest; cm: rping -s, for the rules of the ' +
       'connection manager. model: test the reference model, without a device or network',
     parse: oneOf('agent', 'perftest', 'cm', 'model'),
     fallback: 'agent',
@@ -115,7 +115,7 @@ export const conformCommands: readonly CommandSpec[] = [
     summary: 'Test whether a RoCEv2 device follows the rules of the transport',
     description:
       'Tests the device at HOST. For each rule, the tester opens new connections, sends packets (some out of order, duplicated, truncated, ' +
-      'or with wrong keys and lengths), and compares the answers with the rule. Rules about packets (TRC) judge the packets of the whole run, if the path loses none; with --rule or --first, only those of them that are named. An agent must run on the machine of the device ' +
+      'or with wrong keys and lengths), and compares the answers with the rule. If the path loses no packets, the rules about packets (TRC) judge all packets of the run; --rule and --first select some of these rules. An agent must run on the machine of the device ' +
       '(--print-agent; --via names other ways). This machine needs CAP_NET_RAW, and must be in the same network. Exit code 0: no new deviation; 1: a deviation that is not in the list of known ones; ' +
       '2: the test could not run. The rules are the project’s reading of the specification: passing them is no certification.',
     options,

@@ -71,7 +71,7 @@ export const exportChoices: readonly OptionSpec[] = [
     { flags: '--anonymize', summary: 'Anonymize addresses, and drop names and comments' },
     {
       flags: '--key <text>',
-      summary: 'Key of the anonymization: equal keys map addresses alike (default: random)',
+      summary: 'Key of the anonymization: files with the same key get the same addresses (default: random)',
       parse: text,
     },
     {

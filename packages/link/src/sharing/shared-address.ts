@@ -107,7 +107,7 @@ function silence(): RoceError {
   return new RoceError('ERR_ROCE_TIMEOUT', 'the programs that share the address do not answer', {
     errno: 'ETIMEDOUT',
     attribute: 'shared',
-    expected: 'event loops that turn, or engine: worker, in programs that open the address with shared: true',
+    expected: 'programs with shared: true that do not block their event loop, or that use engine: worker',
   });
 }
 

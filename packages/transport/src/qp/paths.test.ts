@@ -170,6 +170,6 @@ describe('a group', () => {
   ] as const)('is nothing for %s', (type, article) => {
     const { side, attach } = datagrams(gidOf(2));
     side.createQp({}, { type });
-    expect(() => attach(group)).toThrow(`qp: ${article} queue pair takes part in no group (expected UD)`);
+    expect(() => attach(group)).toThrow(`qp: ${article} queue pair cannot join groups (expected UD)`);
   });
 });

@@ -20,7 +20,9 @@ export function executeOperation(context: Context, tags: TagList, op: SrqOp): nu
     if (op.list.length > tags.maxSge)
       throw invalid('list', `${op.list.length} elements`, `${tags.maxSge} at most`);
     if (tags.count === tags.capacity) {
-      throw new RoceError('ERR_ROCE_LIMIT', `the list has its ${tags.capacity} tags`, { errno: 'ENOMEM' });
+      throw new RoceError('ERR_ROCE_LIMIT', `the list is full: it has ${tags.capacity} tags`, {
+        errno: 'ENOMEM',
+      });
     }
   }
   if (op.handled !== undefined) tags.sync(op.handled);

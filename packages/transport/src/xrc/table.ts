@@ -89,7 +89,7 @@ export class XrcTable {
         expected: 'create: true',
       });
     }
-    if (found && exclusive) throw invalid('exclusive', `the domain ${name} is there already`);
+    if (found && exclusive) throw invalid('exclusive', `the domain ${name} exists already`);
     const domain = found ?? new XrcDomain();
     if (name !== undefined) this.#named.set(name, domain);
     const handle = this.#options.nextHandle();

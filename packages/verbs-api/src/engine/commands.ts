@@ -125,11 +125,15 @@ function openXrcTarget({ adapter }: Ground, domain: number, qpn: number | undefi
 }
 
 function sharedServices(): RoceError {
-  return new RoceError('ERR_ROCE_NOT_SUPPORTED', 'type: queue pair 1 belongs to all who share the address', {
-    errno: 'EOPNOTSUPP',
-    attribute: 'type',
-    expected: 'a device that is opened without shared',
-  });
+  return new RoceError(
+    'ERR_ROCE_NOT_SUPPORTED',
+    'type: all devices at a shared address use queue pair 1 together',
+    {
+      errno: 'EOPNOTSUPP',
+      attribute: 'type',
+      expected: 'a device that is opened without shared',
+    },
+  );
 }
 
 /** Queues of requests in the rings of a context. */

@@ -69,7 +69,7 @@ export class PortWatch {
   #lose(): void {
     this.#watch?.close();
     const name = this.#engine.facts.interface?.name;
-    process.emitWarning(`${name} is gone: open the device anew once there is one of its name`, {
+    process.emitWarning(`${name} is gone: open the device again when an interface has this name`, {
       type: 'RoceWarning',
       code: 'ROCE_INTERFACE_GONE',
     });

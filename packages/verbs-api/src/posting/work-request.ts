@@ -183,7 +183,7 @@ function writeInline(ring: Ring, w: number, list: readonly SgElement[], max: num
     if ('lkey' in element) throw invalid('sgList', 'an address can not be copied from', 'views, or regions');
     const bytes = element instanceof Uint8Array ? element : regionBytes(element, i);
     if (total + bytes.length > max)
-      throw invalid('sgList', 'more inline data than the queue pair takes', `${max} bytes at most`);
+      throw invalid('sgList', 'more inline data than the queue pair allows', `${max} bytes at most`);
     writeInlineBytes(ring, w, total, bytes);
     total += bytes.length;
   }
@@ -247,7 +247,7 @@ export function writeSend(
     writeDatagram(words, w, wr.ud);
     return;
   }
-  if (wr.ud) throw invalid('ud', 'a connected queue pair sends to its peer alone', 'none');
+  if (wr.ud) throw invalid('ud', 'a connected queue pair sends only to its peer', 'none');
   const { remote } = wr;
   if (remote) {
     if (typeof remote.addr !== 'bigint')
