@@ -34,6 +34,8 @@ class IdWindow {
   /// Whether a packet with that Identification (and kMayFragment) counts; if so, the window moves with it. `nowMs` is any
   /// clock of milliseconds that wraps at 2^32; the packet arrived between `arrivedAfterMs` and then.
   bool admit(uint32_t id, uint32_t nowMs, uint32_t arrivedAfterMs);
+  /// Whether any packet has come.
+  bool anySeen() const { return anySeen_; }
   /// The Identification that the next packet will most probably have, with kMayFragment.
   uint32_t predict() const { return predicted_; }
   /// The next packet will most probably have this one.

@@ -47,9 +47,12 @@ void PeerTable::remove(uint32_t index) {
   Peer& peer = peers_[index];
   const auto same = byGid_.find(peer.gid);
   auto& indices = same->second;
+  const bool hasWindow = &window(peer.gid, peer.local) == &peer.window;
   indices.erase(std::find(indices.begin(), indices.end(), index));
   if (indices.empty()) byGid_.erase(same);
   peer.live = false;
+  // What the source sends next is counted on from there: a disconnect behind a connection's data, once its queue pair has gone.
+  if (hasWindow && peer.window.anySeen()) window(peer.gid, peer.local) = peer.window;
   free_.push_back(index);
 }
 
@@ -61,12 +64,19 @@ uint32_t PeerTable::find(const Gid& gid, uint32_t local) const {
   return same->second.front();
 }
 
+IdWindow& PeerTable::window(const Gid& gid, uint32_t local) {
+  Peer* peer = at(find(gid, local));
+  // What a peer sends to another local address, a group perhaps, Linux counts apart.
+  return peer != nullptr && peer->local == local ? peer->window : strangers_.window(gid, local);
+}
+
 bool PeerTable::anyOf(uint32_t local) const {
   return std::any_of(peers_.begin(), peers_.end(),
                      [local](const Peer& peer) { return peer.live && peer.local == local; });
 }
 
 IdWindow& StrangerTable::window(const Gid& gid, uint32_t local) {
+  if (entries_.empty()) entries_.resize(kEntries);
   Entry& entry = entries_[(hash_(gid) + local) % kEntries];
   if (entry.gid != gid || entry.local != local) entry = {gid, local, IdWindow{}};
   return entry.window;

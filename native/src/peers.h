@@ -36,6 +36,24 @@ class GidHash {
   uint64_t secret_[2];
 };
 
+class StrangerTable {
+ public:
+  /// The window of that flow; a flow that shares its place with another one takes it over, afresh.
+  IdWindow& window(const Gid& gid, uint32_t local);
+  /// Bytes that it allocates, once and by its first flow.
+  static constexpr size_t bytes() { return kEntries * sizeof(Entry); }
+
+ private:
+  static constexpr size_t kEntries = 1024;
+  struct Entry {
+    Gid gid{};
+    uint32_t local = kNoPeer;
+    IdWindow window;
+  };
+  GidHash hash_;
+  std::vector<Entry> entries_;
+};
+
 class PeerTable {
  public:
   /// @returns the peer's index
@@ -49,6 +67,9 @@ class PeerTable {
   /// kNoPeer if nobody has it.
   uint32_t find(const Gid& gid, uint32_t local) const;
   bool anyOf(uint32_t local) const;
+  /// The window of a flow: of the first peer with that address and local address, so that no stranger disturbs it; without one, of
+  /// the table of strangers. A flow keeps its window when that peer is removed.
+  IdWindow& window(const Gid& gid, uint32_t local);
   size_t size() const { return peers_.size() - free_.size(); }
   /// Counts peers that came and went: pointers and indices are good as long as it stays.
   uint64_t changes() const { return changes_; }
@@ -58,26 +79,8 @@ class PeerTable {
   std::vector<Peer> peers_;
   std::vector<uint32_t> free_;
   uint64_t ways_ = 0;
+  StrangerTable strangers_;
   std::unordered_map<Gid, std::vector<uint32_t>, GidHash> byGid_;
-};
-
-class StrangerTable {
- public:
-  StrangerTable() : entries_(kEntries) {}
-  /// The window of that flow; a flow that shares its place with another one takes it over, afresh.
-  IdWindow& window(const Gid& gid, uint32_t local);
-  /// Bytes that it allocates in addition to its own size.
-  static constexpr size_t bytes() { return kEntries * sizeof(Entry); }
-
- private:
-  static constexpr size_t kEntries = 1024;
-  struct Entry {
-    Gid gid{};
-    uint32_t local = kNoPeer;
-    IdWindow window;
-  };
-  GidHash hash_;
-  std::vector<Entry> entries_;
 };
 
 }  // namespace roce

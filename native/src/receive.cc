@@ -151,10 +151,7 @@ void Receiver::resolve(const Endpoint& source, uint32_t local) {
   sourceGid_ = gid;
   sourceLocal_ = local;
   sourcePeer_ = peers_.find(gid, local);
-  // A peer's window is of the flow to the peer's own local address; what it sends to another one, a
-  // group perhaps, Linux counts apart.
-  Peer* peer = peers_.at(sourcePeer_);
-  window_ = peer != nullptr && peer->local == local ? &peer->window : &strangers_.window(gid, local);
+  window_ = &peers_.window(gid, local);
 }
 
 void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort) {

@@ -113,7 +113,6 @@ class Receiver {
   Stats& stats_;
   PeerTable& peers_;
   std::vector<std::unique_ptr<Local>>& locals_;
-  StrangerTable strangers_;
   bool stamping_ = false;
 
   // The batch at hand.
