@@ -157,7 +157,7 @@ export class Admission {
       if (taken > 0) return taken;
     }
     if (info.isRequest) qp.responder.receive(packet);
-    else qp.completer.receive(packet);
+    else qp.completer?.receive(packet);
     return 1;
   }
 
@@ -177,7 +177,7 @@ export class Admission {
     if (!isWhole) return 0;
     const taken = info.isRequest
       ? (qp.responder.receiveRun?.(packet, run, step) ?? 0)
-      : qp.completer.receiveRun(packet, run, step);
+      : (qp.completer?.receiveRun(packet, run, step) ?? 0);
     if (taken > 1) {
       qp.counters.receivedPackets += taken - 1;
       this.#context.counters.receivedPackets += taken - 1;

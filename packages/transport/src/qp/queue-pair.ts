@@ -11,6 +11,8 @@ import type { KeepEarly, QpAttr, QpCap, QpCreated, QpQuery, QpResized, Recovery 
 import { plainAttributes, queryAttributes } from '../modify.ts';
 import { Completer } from '../requester/completer.ts';
 import { Requester } from '../requester/requester.ts';
+import type { RequesterRole } from '../requester/role.ts';
+import { UnreliableRequester } from '../requester/unreliable.ts';
 import { createResponder } from '../responder/create.ts';
 import type { Responder } from '../responder/responder.ts';
 import { recvStride, sendStride } from '../rings.ts';
@@ -49,8 +51,10 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   readonly transport: number;
   #sqRegion: number;
   readonly sendQueue: SendQueue;
-  readonly requester: Requester;
-  readonly completer: Completer;
+  readonly requester: RequesterRole;
+  /** Its requester, and what takes the answers to that, where it is reliable. */
+  readonly #reliable: Requester | undefined;
+  readonly completer: Completer | undefined;
   readonly receives: ReceiveQueue;
   readonly responder: Responder;
   /** Where its paths may migrate. */
@@ -105,24 +109,22 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     this.transport = this.datagram ? Transport.UD : isXrc ? Transport.XRC : Transport[type as 'RC' | 'UC'];
     this.#attributes = changedAttributes(RESET_ATTRIBUTES, this.datagram ? { pathMtu: activeMtu } : {});
     this.#sqRegion = context.regionOf(this.sq);
-    const tagCq = srq?.tags?.cq;
-    const readCq = this.hasSends ? undefined : tagCq;
+    const tags = srq?.tags;
+    const readCq = this.hasSends ? undefined : tags?.cq;
     this.sendQueue = new SendQueue(context, this, readCq ?? sendCq, this.sq, sqSigAll);
-    this.requester = new Requester(context, this, this.sendQueue);
-    this.completer = new Completer(context, this, this.sendQueue, this.requester);
-    this.receives = new ReceiveQueue(context, this, tagCq ?? recvCq, this.rq, srq, this.#newTaggedReceives());
+    if (this.reliable) {
+      this.#reliable = new Requester(context, this, this.sendQueue);
+      this.completer = new Completer(context, this, this.sendQueue, this.#reliable);
+    }
+    this.requester = this.#reliable ?? new UnreliableRequester(context, this, this.sendQueue);
+    const rendezvous = this.hasSends ? undefined : new Rendezvous(this, this.sq);
+    const tagged = tags && new TaggedReceives(tags, this.rq, rendezvous);
+    this.receives = new ReceiveQueue(context, this, tags?.cq ?? recvCq, this.rq, srq, tagged);
     this.responder = createResponder(context, this, this.receives, init.domain);
     if (!this.datagram && init.migrates) this.migration = this.#newMigration();
     sendCq.use(1);
     recvCq.use(1);
     srq?.use(1);
-  }
-
-  #newTaggedReceives(): TaggedReceives | undefined {
-    const tags = this.srq?.tags;
-    return (
-      tags && new TaggedReceives(tags, this.rq, this.hasSends ? undefined : new Rendezvous(this, this.sq))
-    );
   }
 
   #newMigration(): PathMigration {
@@ -136,7 +138,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
       get expectedPsn() {
         return responder.expectedPsn;
       },
-      awaits: (packet) => (packet.info.isRequest ? responder : completer).awaits(packet),
+      awaits: (packet) => (packet.info.isRequest ? responder : completer)?.awaits(packet) ?? false,
       takePath: (path) => this.#takePath(path),
       setMigReq: (migReq) => {
         this.#attributes = changedAttributes(this.#attributes, { migReq });
@@ -184,7 +186,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   }
 
   override get readsHeld(): number {
-    return this.requester.reads.held;
+    return this.#reliable?.reads.held ?? 0;
   }
 
   query(): QpQuery {
@@ -353,7 +355,7 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     this.counters.cnpReceived++;
     if (!isValid || !this.reacts) return;
     this.counters.cnpHandled++;
-    this.requester.congestion.onCnp();
+    this.#reliable?.congestion.onCnp();
   }
 
   /** A packet of the peer came marked "congestion experienced". */
@@ -392,14 +394,13 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   sendReplies(batch: TxBatch, budget: number, reads: boolean): number {
     const notified = this.#notification?.transmit(batch) ?? 0;
     if (!this.#mayOwe) return notified;
-    const { responder, requester } = this;
+    const { responder } = this;
+    const pacing = this.reacts ? this.#reliable?.pacing : undefined;
     const left = budget - notified;
-    const isPaced = reads && this.reacts;
-    const sent = isPaced
-      ? requester.pacing.respond(responder, batch, left)
-      : responder.transmit(batch, left, reads);
+    const sent =
+      pacing && reads ? pacing.respond(responder, batch, left) : responder.transmit(batch, left, reads);
     this.#mayOwe = responder.owed > 0;
-    if (this.reacts && !this.#mayOwe) requester.pacing.noReplies();
+    if (!this.#mayOwe) pacing?.noReplies();
     return notified + sent;
   }
 

@@ -73,3 +73,6 @@ export class Credits {
     return true;
   }
 }
+
+/** Of services that have none: never `limited`, so nothing is counted. */
+export const NO_CREDITS = new Credits();

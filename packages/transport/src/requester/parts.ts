@@ -7,12 +7,17 @@ import type { Flight } from './flight.ts';
 import type { OutstandingReads } from './reads.ts';
 import type { Timers } from './timers.ts';
 
-export interface RequesterParts {
+/** Of every requester. */
+export interface SenderParts {
   readonly context: Context;
   readonly owner: Owner;
   /** With the send queue. */
   readonly flight: Flight;
   readonly failed: FailedEntry;
+}
+
+/** Of a reliable one. */
+export interface RequesterParts extends SenderParts {
   readonly timers: Timers;
   readonly reads: OutstandingReads;
   /** With the congestion controller. */

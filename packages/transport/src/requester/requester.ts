@@ -1,10 +1,10 @@
-/** The requester of a queue pair: requests that its send queue has out, and their end. */
+/** The requester of a reliable queue pair: requests that its send queue has out, and their end. */
 import { psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { Aimd } from '../congestion/aimd.ts';
 import type { CongestionController } from '../congestion/controller.ts';
 import { Dcqcn } from '../congestion/dcqcn.ts';
-import { QpStateCode, WcStatus } from '../constants.ts';
+import { QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import { Pacing } from '../pacing/pacing.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
@@ -18,20 +18,19 @@ import { Flight } from './flight.ts';
 import { RequestPackets } from './packets.ts';
 import { OutstandingReads } from './reads.ts';
 import { LossBursts, Recovery } from './recovery/recovery.ts';
+import type { RequesterRole } from './role.ts';
 import { ROUND_TRIP_TIMES, RoundTrip } from './round-trip.ts';
 import { TIMERS, Timer, Timers } from './timers.ts';
 import { READ_BUDGET_WAIT, Transmitter } from './transmitter.ts';
 import { XrcPackets } from './xrc-packets.ts';
 
 /**
- * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, recover from losses (`recovery/`) and wait; it decides when. Only reliable connections
- * have windows, credits, timers and go-back-N; UC and UD send each packet once and complete an entry when the link has
- * taken it.
+ * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, recover from losses (`recovery/`) and wait; it decides when.
  *
  * Promise: while something is in flight or to be retransmitted, a timer runs (unless `timeout` is 0), packets are with the
  * link, or a turn is due.
  */
-export class Requester {
+export class Requester implements RequesterRole {
   readonly #context: Context;
   readonly #owner: Owner;
   readonly #queue: SendQueue;
@@ -100,7 +99,7 @@ export class Requester {
     this.reset();
     this.#queue.reset();
     this.#flight.start(psn);
-    this.credits.reset(this.#owner.reliable);
+    this.credits.reset(true);
   }
 
   /** RESET: as just created, with the attributes that the queue pair has now. */
@@ -167,8 +166,7 @@ export class Requester {
       this.timers.stop(Timer.PACE);
       this.#owner.wantsTurn();
     }
-    if (to.timeout !== from.timeout && this.#owner.reliable)
-      this.recovery.ackTimer.reconfigure(this.#flight.out > 0);
+    if (to.timeout !== from.timeout) this.recovery.ackTimer.reconfigure(this.#flight.out > 0);
     if (to.retryCnt !== from.retryCnt) this.recovery.retries.grant(to.retryCnt);
     if (to.rnrRetry !== from.rnrRetry) this.recovery.retries.grantRnr(to.rnrRetry);
     if (to.maxRdAtomic !== from.maxRdAtomic) this.#owner.wantsTurn();
@@ -198,10 +196,9 @@ export class Requester {
     const queue = this.#queue;
     if (indexLess(entry, queue.head) || !indexLess(entry, queue.started)) return;
     // A packet that was retransmitted and is acknowledged by now.
-    if (this.#owner.reliable && psnDiff(psn, this.unackedPsn) < 0) return;
+    if (psnDiff(psn, this.unackedPsn) < 0) return;
     this.failed.set(entry, status);
-    // UC and UD complete what the link took of the batch first, in `taken`.
-    if (this.#owner.reliable) this.failed.completeIfOldest();
+    this.failed.completeIfOldest();
   }
 
   // --------------------------------------------------------- acknowledgements
@@ -257,25 +254,9 @@ export class Requester {
   /** The link has looked at every packet that was added: they are on their way. */
   taken(): void {
     this.#withLink = false;
-    const { state, reliable } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
-    if (!reliable) this.#completeTaken();
-    else this.recovery.ackTimer.taken(this.#flight.out > 0);
-  }
-
-  /** UC, UD: the entries whose packets those were are done. */
-  #completeTaken(): void {
-    const queue = this.#queue;
-    while (queue.head !== this.#flight.cursor.entry) {
-      if (this.failed.completeIfOldest()) return;
-      queue.complete(WcStatus.SUCCESS);
-      if (this.#owner.state === QpStateCode.ERR) return;
-    }
-    this.#flight.taken();
-    if (this.failed.completeIfOldest()) return;
-    this.checkDrained();
-    // A fenced LOCAL_INV may have waited for this.
-    if (queue.head !== queue.posted) this.#owner.wantsTurn();
+    const { state } = this.#owner;
+    if (state === QpStateCode.RTS || state === QpStateCode.SQD)
+      this.recovery.ackTimer.taken(this.#flight.out > 0);
   }
 
   /** At most one retry a call (see the pump's order in docs/run-loop.md). */
@@ -297,21 +278,21 @@ export class Requester {
   migrated(): void {
     this.recovery.migrated();
     this.congestion.reset();
-    const { state, reliable } = this.#owner;
+    const { state } = this.#owner;
     const sends = state === QpStateCode.RTS || state === QpStateCode.SQD;
-    if (reliable && sends && this.#flight.out > 0) this.recovery.goBack('timeout');
+    if (sends && this.#flight.out > 0) this.recovery.goBack('timeout');
   }
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
-    const { state, reliable, attributes } = this.#owner;
+    const { state, attributes } = this.#owner;
     const parts =
       this.timers.check() ?? this.recovery.check() ?? this.reads.check() ?? this.congestion.check();
     if (parts !== undefined) return parts;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
     const { unackedPsn } = this.#flight;
-    const broken = this.#flight.check(reliable) ?? this.failed.check() ?? this.reads.early.check(unackedPsn);
-    if (broken !== undefined || !reliable || attributes.timeout === 0) return broken;
+    const broken = this.#flight.check(true) ?? this.failed.check() ?? this.reads.early.check(unackedPsn);
+    if (broken !== undefined || attributes.timeout === 0) return broken;
     const { out } = this.#flight;
     const waits = this.timers.isRunning(Timer.RETRY) || this.timers.isRunning(Timer.RNR) || this.#withLink;
     return out > 0 && !waits ? `${out} PSNs in flight, and no timer runs` : undefined;

@@ -5,17 +5,23 @@ import { executeLocal } from '../windows.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import { checkEntry } from './checks.ts';
 import type { Credits } from './credits.ts';
-import type { RequesterParts } from './parts.ts';
-import { Timer } from './timers.ts';
+import type { SenderParts } from './parts.ts';
+import type { OutstandingReads } from './reads.ts';
+
+/** Local operations that are executed in a turn, at most: another thread may post them as fast as they are done. */
+export const LOCAL_OPERATIONS = 128;
 
 /** Keeps nothing of its own. */
 export class Starter {
-  readonly #parts: RequesterParts;
+  readonly #parts: SenderParts;
   readonly #credits: Credits;
+  readonly #reads: OutstandingReads | undefined;
 
-  constructor(parts: RequesterParts, credits: Credits) {
+  /** @param reads of a service that has READs */
+  constructor(parts: SenderParts, credits: Credits, reads?: OutstandingReads) {
     this.#parts = parts;
     this.#credits = credits;
+    this.#reads = reads;
   }
 
   /**
@@ -51,35 +57,36 @@ export class Starter {
     }
     // One request may go past the limit, and asks for the ACK that moves it (§9.7.7.2.5). And one may always be
     // out: an ACK whose credits make no sense, or one that was lost, must not be the last that is heard.
-    if (row!.consumesReceive && credits.exhausted && !flight.isOver) return false;
+    const { limited } = credits;
+    if (limited && row!.consumesReceive && credits.exhausted && !flight.isOver) return false;
 
     const { pathMtu } = owner.attributes;
     const packets = row!.wire === Wire.ATOMIC ? 1 : Math.max(1, Math.ceil(length / pathMtu));
     queue.start(cursor.psn, packets, row!);
-    credits.count(this.#messagesOf(row!.wire, packets));
+    if (limited) credits.count(this.#messagesOf(row!.wire, packets));
     cursor.place(index, cursor.psn);
     return true;
   }
 
   /**
    * SQD: an entry that was given its PSNs and of which nothing was sent (it waited for the window, or for READs that are
-   * out) is not started after all.
+   * out) is not started after all. @returns whether there was one
    */
-  takeBack(): void {
-    const { flight, reads, timers } = this.#parts;
+  takeBack(): boolean {
+    const { flight } = this.#parts;
     const { queue } = flight;
-    if (queue.started === queue.head) return;
+    if (queue.started === queue.head) return false;
     const last = (queue.started - 1) | 0;
-    if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return;
-    this.#credits.count(-this.#messagesOf(queue.wireOf(last), queue.packetsOf(last)));
+    if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return false;
+    const credits = this.#credits;
+    if (credits.limited) credits.count(-this.#messagesOf(queue.wireOf(last), queue.packetsOf(last)));
     queue.unstart();
-    reads.stopWaiting();
-    timers.stop(Timer.READ_BUDGET);
+    return true;
   }
 
   /** Messages that the responder counts for an entry. */
   #messagesOf(wire: number, packets: number): number {
-    return wire === Wire.READ ? this.#parts.reads.requestsFor(packets) : 1;
+    return wire === Wire.READ && this.#reads ? this.#reads.requestsFor(packets) : 1;
   }
 
   /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */

@@ -1,8 +1,7 @@
 /** Adds request packets to batches, as far as window, PSNs, pace, READ budget and failures allow. */
 import { psnAdd } from '@node-roce/wire';
-import { TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
+import type { TxBatch } from '../batch.ts';
 import { QpStateCode, WcStatus } from '../constants.ts';
-import { SendWqe } from '../rings.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Credits } from './credits.ts';
 import type { SendCursor } from './cursor.ts';
@@ -10,7 +9,7 @@ import { type Flight, PSN_SPAN } from './flight.ts';
 import { lastPacketBytes, type RequestPackets } from './packets.ts';
 import type { RequesterParts } from './parts.ts';
 import type { Recovery } from './recovery/recovery.ts';
-import { Starter } from './starter.ts';
+import { LOCAL_OPERATIONS, Starter } from './starter.ts';
 import { Timer } from './timers.ts';
 import { WholeMessages } from './whole-messages.ts';
 
@@ -28,9 +27,6 @@ const SMALL_WINDOW = 64;
 const SMALL_ACK_INTERVAL = 4;
 const SMALL_ACK_INTERVAL_WHOLE = 2;
 
-/** Local operations that are executed in a turn, at most: another thread may post them as fast as they are done. */
-const LOCAL_OPERATIONS = 128;
-
 /** Keeps nothing of its own. */
 export class Transmitter {
   readonly #parts: RequesterParts;
@@ -38,21 +34,24 @@ export class Transmitter {
   readonly #flight: Flight;
   readonly #packets: RequestPackets;
   readonly #starter: Starter;
-  /** Where the queue pair has a peer and adds nothing to its packets of its own. */
+  /** Where the queue pair adds nothing of its own to its packets. */
   readonly #wholes: WholeMessages | undefined;
+
   constructor(parts: RequesterParts, recovery: Recovery, packets: RequestPackets, credits: Credits) {
     this.#parts = parts;
     this.#recovery = recovery;
     this.#flight = parts.flight;
     this.#packets = packets;
-    this.#starter = new Starter(parts, credits);
-    const { type } = parts.owner;
-    this.#wholes = type === 'RC' || type === 'UC' ? new WholeMessages(parts, credits) : undefined;
+    this.#starter = new Starter(parts, credits, parts.reads);
+    this.#wholes = parts.owner.type === 'RC' ? new WholeMessages(parts, credits) : undefined;
   }
 
   /** SQD: what was started and not sent is not started after all. */
   takeBack(): void {
-    this.#starter.takeBack();
+    if (!this.#starter.takeBack()) return;
+    const { reads, timers } = this.#parts;
+    reads.stopWaiting();
+    timers.stop(Timer.READ_BUDGET);
   }
 
   /** Adds up to `budget` packets to the batch; returns how many. The state is one that sends, and no RNR wait runs. */
@@ -62,7 +61,6 @@ export class Transmitter {
     const window = this.#window();
     const flight = this.#flight;
     const { cursor, queue } = flight;
-    const { reliable } = owner;
     queue.awake();
     let sent = recovery.idle ? 0 : recovery.transmit(batch, budget);
     // They don't wait, but what follows does.
@@ -83,7 +81,7 @@ export class Transmitter {
       }
       if (!recovery.idle && this.#skipAnswered()) continue;
       const { out } = flight;
-      if (reliable && (this.#inFlight(out) >= window || out >= PSN_SPAN)) break;
+      if (this.#inFlight(out) >= window || out >= PSN_SPAN) break;
       if (pacing.mayLimit && pacing.limited && !pacing.mayLeave()) break;
       const middles = this.#transmitMiddles(batch, out, budget - sent);
       if (middles === 0 && !this.#transmitOne(batch, out)) break;
@@ -91,7 +89,7 @@ export class Transmitter {
     }
     if (sent === 0) return 0;
     // The last packet of a turn asks for an ACK: the timer does not wait for the next turn, nor does the peer.
-    if (reliable && flight.sinceAckReq > 0 && !timers.isRunning(Timer.PACE)) {
+    if (flight.sinceAckReq > 0 && !timers.isRunning(Timer.PACE)) {
       this.#packets.requestAck(batch);
       flight.ackRequested();
     }
@@ -135,7 +133,6 @@ export class Transmitter {
     if (this.#wholes === undefined || cursor.entry !== queue.started) return 0;
     if (pacing.mayLimit && pacing.limited) return 0;
     if (failed.waiting || owner.state !== QpStateCode.RTS) return 0;
-    if (!owner.reliable) return this.#wholes.add(batch, most);
     const { psn } = cursor;
     const count = Math.min(most, this.#window() - this.#inFlight(out), PSN_SPAN - out);
     const added = this.#wholes.add(batch, count);
@@ -173,22 +170,20 @@ export class Transmitter {
    * only in PSN and payload. Returns how many, `most` at most.
    */
   #transmitMiddles(batch: TxBatch, out: number, most: number): number {
-    const { owner, pacing } = this.#parts;
+    const { pacing } = this.#parts;
     const flight = this.#flight;
     const { cursor, queue } = flight;
     if (cursor.packet === 0 || cursor.psn !== flight.sendPsn) return 0;
     if (pacing.mayLimit && pacing.limited) return 0;
-    let count = Math.min(most, queue.packetsOf(cursor.entry) - 1 - cursor.packet);
-    if (owner.reliable) {
-      const open = this.#window() - 1 - this.#inFlight(out);
-      count = Math.min(count, open, PSN_SPAN - out, this.#ackInterval() - 1 - flight.sinceAckReq);
-    }
+    const left = queue.packetsOf(cursor.entry) - 1 - cursor.packet;
+    const open = this.#window() - 1 - this.#inFlight(out);
+    const count = Math.min(most, left, open, PSN_SPAN - out, this.#ackInterval() - 1 - flight.sinceAckReq);
     if (count <= 0) return 0;
     const row = queue.startedRow(cursor.entry);
     if (row === undefined || row.readOrAtomic) return 0;
     const added = this.#packets.addMiddles(batch, cursor, row, count);
     flight.advanced();
-    if (owner.reliable) flight.withoutAckReq(added);
+    flight.withoutAckReq(added);
     return added;
   }
 
@@ -202,34 +197,21 @@ export class Transmitter {
     if (psns === 0) return false;
     cursor.advance(queue, psns);
     if (!flight.advanced()) context.retransmitted(owner, psn, flight.cause);
-    if (pacing.mayLimit && pacing.limited) pacing.charge(lastPacketBytes(batch), this.#ipBytesOfLast(batch));
+    if (pacing.mayLimit && pacing.limited) pacing.charge(lastPacketBytes(batch), owner.attributes.ipBytes);
     return true;
-  }
-
-  /** Bytes of the IP header of the packet that was added last. */
-  #ipBytesOfLast({ slots, count }: TxBatch): number {
-    const { context, owner, flight } = this.#parts;
-    const { queue } = flight;
-    if (!owner.datagram) return owner.attributes.ipBytes;
-    const w = queue.wordOf(slots[(count - 1) * TX_SLOT_WORDS + Tx.ENTRY]);
-    // The program's thread may have written another handle meanwhile.
-    return context.addresses.ah(queue.words[w + SendWqe.ADDRESS_HANDLE])?.ipBytes ?? owner.attributes.ipBytes;
   }
 
   /** Adds the packet at a cursor; returns the PSNs it takes, 0 if it can't leave now. */
   #add(batch: TxBatch, cursor: SendCursor, out: number): number {
-    const { owner } = this.#parts;
     const flight = this.#flight;
     const { queue } = flight;
     const row = queue.startedRow(cursor.entry);
     if (row === undefined) return this.#fail(cursor, WcStatus.LOC_QP_OP_ERR);
     if (row.readOrAtomic) return this.#addReadOrAtomic(batch, cursor, row);
     const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
-    let ackReq = false;
-    if (owner.reliable) {
-      flight.withoutAckReq(1);
-      ackReq = last || this.#inFlight(out) + 1 >= this.#window() || flight.sinceAckReq >= this.#ackInterval();
-    }
+    flight.withoutAckReq(1);
+    const ackReq =
+      last || this.#inFlight(out) + 1 >= this.#window() || flight.sinceAckReq >= this.#ackInterval();
     const { psn } = cursor;
     const status = this.#packets.addMessage(batch, cursor, row, last, ackReq);
     if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);

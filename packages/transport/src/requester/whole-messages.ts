@@ -20,7 +20,7 @@ import { indexDiff, SendWqe, Sge } from '../rings.ts';
 import { addFragment, DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Credits } from './credits.ts';
-import type { RequesterParts } from './parts.ts';
+import type { SenderParts } from './parts.ts';
 
 /** Whether a message is its data and nothing else; what is posted may have a number that no opcode has. */
 function isPlain(row: WrOpcodeRow | undefined, service: number): row is WrOpcodeRow {
@@ -104,10 +104,10 @@ function addAlike(
  * that lies in a region; with credits, or the one that may leave without. The first other one ends the run and is left as it was: the common path takes it, and finds its error.
  */
 export class WholeMessages {
-  readonly #parts: RequesterParts;
+  readonly #parts: SenderParts;
   readonly #credits: Credits;
 
-  constructor(parts: RequesterParts, credits: Credits) {
+  constructor(parts: SenderParts, credits: Credits) {
     this.#parts = parts;
     this.#credits = credits;
   }
@@ -155,7 +155,6 @@ export class WholeMessages {
         const s = w + SendWqe.SGE;
         if (words[w + SendWqe.SGE_COUNT] !== 1 || maxSendSge === 0 || words[s + Sge.LENGTH] !== length) break;
         const lkey = words[s + Sge.LKEY];
-        // As int32: a larger number is boxed where the call is not inlined.
         if (lkey !== mrKey) mr = memory.byLkey(lkey | 0);
         mrKey = lkey;
         if (mr === undefined || mr.pd !== owner.pd) break;
