@@ -1,8 +1,11 @@
-// `node test/repo/doors.mjs [send|write]`: the files that one request enters, by V8's precise coverage: a file counts where one of its named functions
+// `node test/repo/doors.mjs [send|write|req]`: the files that one request enters, by V8's precise coverage: a file counts where one of its named functions
 // was called. Two devices of this process, joined by memory links; the connection is warm, and nothing is lost. Each step is a call of the program.
 // Prints JSON: for each of several requests the files of each step. A thread that was stalled enters more (timers): the fewest are those of the request.
+// With `req`: the files from `connect` to `getRequest`, on both sides, of the first connection of two devices, which makes the caller's queue pair 1, and of
+// another; several times.
 import inspector from 'node:inspector';
 import { MemoryNetwork } from '@node-roce/link';
+import { CmId } from '@node-roce/rdmacm';
 import { openDevice } from '@node-roce/verbs-api';
 
 const WARM = 20;
@@ -44,9 +47,41 @@ async function open(network, address) {
   return { device, cq, mr, qp };
 }
 
+/** Two connections from one device to the other: the files of each, until the listener has it. */
+async function connections() {
+  const network = new MemoryNetwork();
+  const [caller, called] = await Promise.all([open(network, '10.0.0.1'), open(network, '10.0.0.2')]);
+  const listener = new CmId({ device: called.device });
+  await listener.listen({ port: 7471 });
+  const equip = async (id, { device }) =>
+    id.createQp(await device.allocPd(), { sendCq: await device.createCq(16) });
+  const files = [];
+  for (let i = 0; i < 2; i++) {
+    const client = new CmId({ device: caller.device });
+    await client.resolveAddr({ host: '10.0.0.2', port: 7471, source: '10.0.0.1' });
+    await client.resolveRoute();
+    await equip(client, caller);
+    entered();
+    const connecting = client.connect();
+    const server = await listener.getRequest();
+    files.push(entered());
+    await equip(server, called);
+    await Promise.all([server.accept(), connecting]);
+  }
+  await Promise.all([caller.device.close(), called.device.close()]);
+  const [first, another] = files;
+  return { first, another };
+}
+
 const what = process.argv[2] ?? 'send';
 ask('Profiler.enable');
 ask('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+if (what === 'req') {
+  const all = [];
+  for (let i = 0; i < 3; i++) all.push(await connections());
+  console.log(JSON.stringify(all));
+  process.exit();
+}
 const network = new MemoryNetwork();
 const a = await open(network, '10.0.0.1');
 const b = await open(network, '10.0.0.2');

@@ -8,11 +8,14 @@ type Step = 'post' | 'sent' | 'taken' | 'acknowledged' | 'completed';
 /** Files, of all packages, that are entered at most: by the post, the turn that sends, the peer's two turns, and the turn that takes the ACK. */
 const MOST: Record<Step, number> = { post: 9, sent: 30, taken: 27, acknowledged: 20, completed: 29 };
 
+function print(what: string): unknown {
+  const script = join(import.meta.dirname, 'doors.mjs');
+  return JSON.parse(execFileSync(process.execPath, [script, what], { encoding: 'utf8' }));
+}
+
 /** The fewest files of each step. */
 function entered(what: string): [step: Step, files: string[]][] {
-  const script = join(import.meta.dirname, 'doors.mjs');
-  const text = execFileSync(process.execPath, [script, what], { encoding: 'utf8' });
-  const requests = JSON.parse(text) as Record<Step, string[]>[];
+  const requests = print(what) as Record<Step, string[]>[];
   return (Object.keys(MOST) as Step[]).map((step) => {
     const [fewest] = requests.map((request) => request[step]).sort((a, b) => a.length - b.length);
     return [step, fewest];
@@ -38,4 +41,20 @@ test('a WRITE enters no file of loss recovery', () => {
     expect(files.length, step).toBeGreaterThan(5);
     expect(ofRecovery(files), step).toEqual([]);
   }
+});
+
+/** Files of both sides, from `connect` to `getRequest`: of the first connection, which makes the caller's queue pair 1, and of another. */
+const MOST_OF_REQ = { first: 104, another: 90 };
+
+test('a REQ, and the queue pair that it is the first to leave by', () => {
+  const times = print('req') as { first: string[]; another: string[] }[];
+  const [first] = times.map((time) => time.first).sort((a, b) => a.length - b.length);
+  const [another] = times.map((time) => time.another).sort((a, b) => a.length - b.length);
+  expect(first.length, first.join(' ')).toBeLessThanOrEqual(MOST_OF_REQ.first);
+  expect(another.length, another.join(' ')).toBeLessThanOrEqual(MOST_OF_REQ.another);
+  // A queue pair for datagrams is made without what only reliable connections use.
+  expect(ofRecovery(first)).toEqual([]);
+  expect(first.filter((file) => file.includes('/congestion/'))).toEqual([]);
+  expect(first).toContain('transport/requester/unreliable');
+  expect(another).toContain('cm/arrivals');
 });

@@ -92,7 +92,8 @@ export class Connection implements Timed, Sender {
   readonly #around: Surroundings;
   /** The way of messages: that of the connection's packets. */
   #way: Route;
-  readonly #paths = new AlternatePaths();
+  /** With the first LAP. */
+  #paths: AlternatePaths | undefined;
   readonly #timing: Required<Timing>;
   readonly #interval: number;
   /** The program has released it: it ends by itself, without an event. */
@@ -170,20 +171,21 @@ export class Connection implements Timed, Sender {
       remoteCmResponseTimeout: this.#timing.responseTimeout,
       ownTransactionId: this.ownTransactionId,
     };
+    this.#paths ??= new AlternatePaths();
     return this.#take('loadPath', now, { path: this.#paths.request(path, localGid, ids) });
   }
 
   /** Answers the peer's LAP. False, too, where none waits. */
   answerPath(status: number): boolean {
     if (!this.#allows('answerPath')) return false;
-    const response = this.#paths.answer(status, { localCommId: this.id, remoteCommId: this.remoteId });
+    const response = this.#paths?.answer(status, { localCommId: this.id, remoteCommId: this.remoteId });
     if (response) this.#around.send(response, this.#way);
     return response !== undefined;
   }
 
   /** The queue pair went over to the path that was loaded last: messages follow it. */
   migrated(): void {
-    this.#way = this.#paths.migrated() ?? this.#way;
+    this.#way = this.#paths?.migrated() ?? this.#way;
   }
 
   /** The program lets go: what it takes to end the connection is done, and no event comes any more. */
@@ -262,13 +264,14 @@ export class Connection implements Timed, Sender {
       this.#around.send(encodeCm({ name: 'APR', transactionId, ...ids, status: status! }), this.#way);
       return;
     }
+    this.#paths ??= new AlternatePaths();
     const answer = this.#paths.offer(message, route);
     if (answer === 'new') this.#event({ type: 'path-offered', id: this.id, path: { route, ackTimeout } });
     else this.#around.send(answer ?? this.#encode('MRA_LAP', { answers: message }), this.#way);
   }
 
   pathAnswered(message: CmMessage<'APR'>): void {
-    if (this.#allows('APR') && this.#paths.answered(message)) this.#take('APR', 0, { message });
+    if (this.#allows('APR') && this.#paths?.answered(message)) this.#take('APR', 0, { message });
     else this.#around.unexpected();
   }
 
@@ -343,7 +346,7 @@ export class Connection implements Timed, Sender {
     this.state = next!;
     if (!wait && repeat !== 'again') {
       this.#repeated = undefined;
-      this.#paths.giveUp();
+      this.#paths?.giveUp();
       this.#around.setTimer(this, Number.POSITIVE_INFINITY);
     }
     if (next === 'TIMEWAIT') {

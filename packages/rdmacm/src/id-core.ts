@@ -67,7 +67,6 @@ export class IdCore {
   path: Path;
   terms: Negotiation;
   pd: ProtectionDomain | undefined;
-  readonly groups = new Groups();
   readonly attempt = new Attempt();
   /** Number of the connection. */
   number: number | undefined;
@@ -82,7 +81,9 @@ export class IdCore {
   readonly ended: Promise<void>;
   #end!: () => void;
   readonly #steps: Steps;
-  readonly #alternates = new AlternatePaths();
+  /** Each with its first use. */
+  #groups: Groups | undefined;
+  #alternates: AlternatePaths | undefined;
   /** Its address is being bound or resolved. */
   #isBinding = false;
   /** The queue pair or target is being created. */
@@ -133,6 +134,11 @@ export class IdCore {
   /** The end of the connection on this side. */
   get ownEnd(): QueuePair | XrcTarget | undefined {
     return this.fields.target ?? this.fields.qp;
+  }
+
+  get groups(): Groups {
+    this.#groups ??= new Groups();
+    return this.#groups;
   }
 
   // --------------------------------------------------------------- its checks
@@ -304,7 +310,7 @@ export class IdCore {
         void this.#offered(event.path);
         break;
       case 'path-response':
-        this.#alternates.answered(event.status);
+        this.#alternates?.answered(event.status);
         break;
       case 'timewait-exit':
         this.raise('TIMEWAIT_EXIT');
@@ -318,19 +324,24 @@ export class IdCore {
 
   // ----------------------------------------------------------- alternate paths
 
+  get #alternatePaths(): AlternatePaths {
+    this.#alternates ??= new AlternatePaths();
+    return this.#alternates;
+  }
+
   async loadAlternatePath(place: { address: string; source?: string; ackTimeout?: number }): Promise<void> {
     const connected = this.#connection;
     if (!connected) throw this.wrongState('a connection');
     const route = this.path.alternate(place.address, place.source);
     const ackTimeout = place.ackTimeout ?? (await connected.end.query()).attr.timeout!;
-    await this.#alternates.load(connected, { route, ackTimeout });
+    await this.#alternatePaths.load(connected, { route, ackTimeout });
   }
 
   /** The peer proposes an alternate path. */
   async #offered(path: AlternatePath): Promise<void> {
     await this.#step; // It knows of the connection; here, the queue pair may be on its way to RTS.
     const connected = this.#connection;
-    if (connected) await this.#alternates.offered(connected, path);
+    if (connected) await this.#alternatePaths.offered(connected, path);
   }
 
   /** The connection, once it is made. */
@@ -390,7 +401,7 @@ export class IdCore {
   over(): void {
     this.take();
     if (!this.isDestroyed && this.state !== 'IDLE') this.state = 'DISCONNECTED';
-    this.#alternates.end(closedError('the connection has ended'));
+    this.#alternates?.end(closedError('the connection has ended'));
     this.#end();
   }
 
@@ -414,7 +425,7 @@ export class IdCore {
       await this.#release(this.number, !isConnected);
     }
     try {
-      await this.groups.leaveAll();
+      await this.#groups?.leaveAll();
       await this.fields.peer?.ah.destroy();
       await this.ownEnd?.close();
     } finally {
