@@ -422,13 +422,7 @@ describe('copies and late messages', () => {
   test('every message twice makes one connection', () => {
     const pair = new Pair();
     pair.network = () => [100, 300];
-    const [id, other] = pair.established();
-    pair.a.cm.disconnect(id, pair.now);
-    pair.run(1000);
-    pair.b.take('disconnected');
-    pair.b.cm.disconnect(other, pair.now);
-    pair.run(1000);
-    pair.a.take('disconnected');
+    pair.inTimewait();
     expect([pair.a.heard(), pair.b.heard()]).toEqual([[], []]);
   });
 
@@ -439,11 +433,7 @@ describe('copies and late messages', () => {
       if (name === 'REQ') request = mad.slice();
       return [100];
     };
-    const [id, other] = pair.established();
-    pair.a.cm.disconnect(id, pair.now);
-    pair.run(1000);
-    pair.b.cm.disconnect(other, pair.now);
-    pair.run(1000);
+    pair.inTimewait();
     const messages = listenTo(pair, 1);
     pair.deliver(1, request!);
     expect(messages).toMatchObject([
@@ -521,14 +511,7 @@ describe('stale connections', () => {
 
   test('a queue pair whose connection is in TIMEWAIT may have another one, on both sides', () => {
     const pair = new Pair();
-    const [id, other] = pair.established();
-    pair.a.cm.disconnect(id, pair.now);
-    pair.run(1000);
-    pair.b.take('disconnected');
-    pair.b.cm.disconnect(other, pair.now);
-    pair.run(1000);
-    pair.a.take('disconnected');
-    expect([pair.a.cm.stateOf(id), pair.b.cm.stateOf(other)]).toEqual(['TIMEWAIT', 'TIMEWAIT']);
+    const [id] = pair.inTimewait();
     // REQ and REP name the queue pairs of before.
     const next = pair.connect();
     pair.run(1000);
@@ -812,11 +795,7 @@ describe('numbers that were in use', () => {
     const held = () => [a.cm.holds(0x51, pair.now), b.cm.holds(0x61, pair.now)];
     expect(held()).toEqual([true, true]);
     expect(a.cm.idle).toBe(false);
-    a.cm.disconnect(id, pair.now);
-    pair.run(1000);
-    b.cm.disconnect(far, pair.now);
-    pair.run(1000);
-    expect([a.cm.stateOf(id), b.cm.stateOf(far)]).toEqual(['TIMEWAIT', 'TIMEWAIT']);
+    pair.end(id, far);
     expect(held()).toEqual([true, true]);
     pair.run(513_000);
     expect([a.cm.stateOf(id), b.cm.stateOf(far)]).toEqual([undefined, undefined]);

@@ -140,6 +140,25 @@ export class Pair {
     this.b.take('established');
     return [id, request.id];
   }
+
+  /** Both ends of a connection leave it, the first one first, and wait in TIMEWAIT. */
+  end(id: number, other: number): void {
+    this.a.cm.disconnect(id, this.now);
+    this.run(1000);
+    this.b.take('disconnected');
+    this.b.cm.disconnect(other, this.now);
+    this.run(1000);
+    this.a.take('disconnected');
+    const states = [this.a.cm.stateOf(id), this.b.cm.stateOf(other)];
+    if (states.some((state) => state !== 'TIMEWAIT')) throw new Error(`both ends are in ${states}`);
+  }
+
+  /** Both ends in TIMEWAIT: ids of the two. */
+  inTimewait(): [number, number] {
+    const ids = this.established();
+    this.end(...ids);
+    return ids;
+  }
 }
 
 export const routeTo = (last: number): Route => ({
