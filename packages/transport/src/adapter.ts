@@ -209,13 +209,13 @@ export class Adapter {
    * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
    */
   checkInvariants(): void {
-    const { deadlines, readBudget } = this.#context;
+    const { deadlines, farewells, readBudget } = this.#context;
     let held = 0;
     for (const qp of this.#queues.queuePairs()) {
       qp.checkInvariants();
       held += qp.readsHeld;
     }
-    const broken = deadlines.check();
+    const broken = deadlines.check() ?? farewells.check();
     if (broken !== undefined) throw new RoceBug(broken);
     if (held + readBudget.left !== readBudget.total) {
       throw new RoceBug(`READs hold ${held} of ${readBudget.total} bytes, ${readBudget.left} are left`);

@@ -197,6 +197,8 @@ export abstract class QueueShell {
   checkInvariants(): void {
     const broken = this.broken();
     if (broken !== undefined) this.bug(broken);
+    if (this.isResizing !== (this.#next !== undefined))
+      this.bug('whether the queues are resized is shown wrong');
     if (this.#sq.state !== this.state || this.#rq.state !== this.state)
       this.bug('the rings show another state');
   }

@@ -72,6 +72,12 @@ export class Farewells {
     this.#note();
   }
 
+  /** The broken promise, if there is one. */
+  check(): string | undefined {
+    const isShown = this.waiting === this.#waiting.length > 0 && this.leaving === this.#leaving.length > 0;
+    return isShown ? undefined : `${this.#waiting.length} last replies wait, and that is shown wrong`;
+  }
+
   #note(): void {
     (this as Own<Farewells>).waiting = this.#waiting.length > 0;
     (this as Own<Farewells>).leaving = this.#leaving.length > 0;

@@ -100,6 +100,7 @@ export class InboundMessage {
 
   /** The violated invariants of this object's state, if any. */
   get fault(): string | undefined {
+    if (this.underWay !== (this.#kind !== NONE)) return 'whether a message is under way is shown wrong';
     if (this.#region && this.#kind !== WRITE) return 'a region is held, and no WRITE is under way';
     if (this.#kind === WRITE && this.#remaining <= 0) return `${this.#remaining} bytes of a WRITE remain`;
     return undefined;
