@@ -231,7 +231,11 @@ export class Memory {
     }
   }
 
-  /** The region that a key opens to this side's work requests, whichever PD it belongs to. */
+  /**
+   * The region that a key opens to this side's work requests, whichever PD it belongs to.
+   *
+   * @param lkey as int32 (`| 0`): V8 boxes a larger number where it does not inline the call
+   */
   byLkey(lkey: number): MemoryRegion | undefined {
     const key = lkey >>> 0;
     const last = this.#lastLocal;

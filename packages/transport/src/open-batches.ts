@@ -10,8 +10,8 @@ export class OpenBatches<Batch extends object> {
   /** Batches of frames among them, from which nothing is withdrawn. */
   #frames = 0;
   /** Called in this order when no batch of packets is open; and when no batch of frames is, either. */
-  #packetReleases: (() => void)[] = [];
-  #releases: (() => void)[] = [];
+  readonly #packetReleases: (() => void)[] = [];
+  readonly #releases: (() => void)[] = [];
 
   /** Those that packets may be withdrawn from. */
   get list(): readonly Batch[] {
@@ -34,12 +34,8 @@ export class OpenBatches<Batch extends object> {
     if (at < 0) return;
     this.#batches[at] = this.#batches[this.#batches.length - 1];
     this.#batches.pop();
-    if (this.#packetReleases.length > 0 && this.#batches.length === 0) {
-      const releases = this.#packetReleases;
-      this.#packetReleases = [];
-      for (const release of releases) release();
-    }
-    if (this.#releases.length > 0 && !this.any) this.#release();
+    if (this.#packetReleases.length > 0 && this.#batches.length === 0) callAll(this.#packetReleases);
+    if (this.#releases.length > 0 && !this.any) callAll(this.#releases);
   }
 
   /** Frames go into a batch. */
@@ -50,7 +46,7 @@ export class OpenBatches<Batch extends object> {
   /** The port has looked at all of that batch. */
   closeFrames(): void {
     this.#frames--;
-    if (this.#releases.length > 0 && !this.any) this.#release();
+    if (this.#releases.length > 0 && !this.any) callAll(this.#releases);
   }
 
   /** Calls this once no batch is open: at once, where none is. */
@@ -69,10 +65,9 @@ export class OpenBatches<Batch extends object> {
   atClose(release: () => void): void {
     this.#releases.push(release);
   }
+}
 
-  #release(): void {
-    const releases = this.#releases;
-    this.#releases = [];
-    for (const release of releases) release();
-  }
+/** Calls what is on the list, which is empty from then on: a release may put another one there. */
+function callAll(releases: (() => void)[]): void {
+  for (const release of releases.splice(0)) release();
 }

@@ -29,7 +29,7 @@ export function scatter(
       continue;
     }
     const take = Math.min(size - offset, length);
-    const mr = context.memory.byLkey(words[w + Sge.LKEY]);
+    const mr = context.memory.byLkey(words[w + Sge.LKEY] | 0);
     if (!mr || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
     if (at < 0) return Scattered.PROTECTION;

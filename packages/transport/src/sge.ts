@@ -21,7 +21,7 @@ export function checkList(
     const words = ring.words;
     const length = words[w + Sge.LENGTH];
     if (length === 0) continue;
-    const mr = context.memory.byLkey(words[w + Sge.LKEY]);
+    const mr = context.memory.byLkey(words[w + Sge.LKEY] | 0);
     if (!mr || mr.pd !== pd || (mr.access & access) !== access) return -1;
     if (mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) < 0) return -1;
     total += length;

@@ -56,7 +56,7 @@ function bindWindow(context: Context, qp: Owner, words: Uint32Array, w: number):
     return WcStatus.MW_BIND_ERR; // It has to be invalidated first.
   }
   if ((access & ~WINDOW_ACCESS) !== 0) return WcStatus.MW_BIND_ERR;
-  const mr = memory.byLkey(words[w + SendWqe.BIND_LKEY]);
+  const mr = memory.byLkey(words[w + SendWqe.BIND_LKEY] | 0);
   if (!mr || mr.pd !== qp.pd || (mr.access & Access.MW_BIND) === 0) return WcStatus.MW_BIND_ERR;
   if (window.type === 1 && (mr.access & Access.ZERO_BASED) !== 0) return WcStatus.MW_BIND_ERR;
   const writes = (access & (Access.REMOTE_WRITE | Access.REMOTE_ATOMIC)) !== 0;

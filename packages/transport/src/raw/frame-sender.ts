@@ -140,7 +140,7 @@ export class FrameSender {
     for (let i = 0, w = first; i < count; i++, w += SGE_WORDS) {
       const length = words[w + Sge.LENGTH];
       if (length === 0) continue;
-      const mr = this.#context.memory.byLkey(words[w + Sge.LKEY]);
+      const mr = this.#context.memory.byLkey(words[w + Sge.LKEY] | 0);
       const at = mr?.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) ?? -1;
       if (mr?.pd !== this.#owner.pd || at < 0) return false;
       if (mr.reach && !this.#context.regions.fetched.pull(mr.reach, at, length)) return false;

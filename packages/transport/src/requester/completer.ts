@@ -98,7 +98,7 @@ export class Completer {
     )
       return 0;
     const context = this.#context;
-    const mr = context.memory.byLkey(words[element + Sge.LKEY]);
+    const mr = context.memory.byLkey(words[element + Sge.LKEY] | 0);
     if (!mr?.takesRuns || mr.pd !== this.#owner.pd || (mr.access & Access.LOCAL_WRITE) === 0) return 0;
     const base = mr.locate(words[element + Sge.ADDRESS_HIGH] | 0, words[element + Sge.ADDRESS_LOW] | 0, size);
     if (base < 0) return 0;

@@ -105,7 +105,7 @@ export class SendCursor {
         continue;
       }
       const take = Math.min(left, length);
-      const mr = memory.byLkey(words[w + Sge.LKEY]);
+      const mr = memory.byLkey(words[w + Sge.LKEY] | 0);
       if (!mr || mr.pd !== owner.pd) return false;
       const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
       if (at < 0) return false;
@@ -136,7 +136,7 @@ export class SendCursor {
     const size = words[w + Sge.LENGTH];
     const count = Math.min(most, Math.floor((size - this.#offset) / length));
     if (count <= 0) return 0;
-    const mr = memory.byLkey(words[w + Sge.LKEY]);
+    const mr = memory.byLkey(words[w + Sge.LKEY] | 0);
     if (mr === undefined || mr.pd !== owner.pd || mr.reach !== undefined || mr.isNull) return 0;
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH] | 0, words[w + Sge.ADDRESS_LOW] | 0, size);
     if (at < 0) return 0;
