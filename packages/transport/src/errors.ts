@@ -30,8 +30,8 @@ export interface RoceErrorOptions {
   cause?: unknown;
 }
 
-/** node:util's `inspect.custom`, without node:util. */
-const inspectCustom: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
+/** The method by which Node's console shows an object. */
+const inspectCustom: unique symbol = Symbol.for('nodejs.util.inspect.custom');
 /** Values of an error on its last line. */
 const ONE_LINE = { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 4, maxStringLength: 200 };
 const SHOWN_BYTES = 16;

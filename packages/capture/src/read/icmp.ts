@@ -4,6 +4,7 @@
  */
 import { BTH_BYTES, IpProtocol, u16, u24, u32 } from '@node-roce/wire';
 import type { AddressTable } from './addresses.ts';
+import { inspect } from './inspect.ts';
 
 /** Protocol numbers of ICMP in IPv4 and of ICMPv6 (IANA). */
 export const IcmpProtocol = { V4: 1, V6: 58 } as const;
@@ -137,7 +138,7 @@ export class IcmpError {
 }
 
 /** One line for console.log. Not declared in the class: a copy of an error is an `IcmpError`, too. */
-Object.defineProperty(IcmpError.prototype, Symbol.for('nodejs.util.inspect.custom'), {
+Object.defineProperty(IcmpError.prototype, inspect, {
   value(this: IcmpError): string {
     const { frame, time, version, meaning, mtu, destQp, psn } = this;
     const quoted = psn < 0 ? '' : `, destQp: 0x${destQp.toString(16)}, psn: ${psn}`;

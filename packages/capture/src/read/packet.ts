@@ -5,6 +5,7 @@
  */
 import { LinkType } from '@node-roce/pcap';
 import { BTH_BYTES, type OpcodeInfo, u16, u24 } from '@node-roce/wire';
+import { inspect } from './inspect.ts';
 import { macAt } from './pause.ts';
 import type { Tunnel } from './tunnel.ts';
 
@@ -104,7 +105,7 @@ export class RocePacket {
  * One line for console.log: the fields that each packet has. Not in the class: copies by `{ ...packet }`
  * are packets, too.
  */
-Object.defineProperty(RocePacket.prototype, Symbol.for('nodejs.util.inspect.custom'), {
+Object.defineProperty(RocePacket.prototype, inspect, {
   configurable: true,
   writable: true,
   value(this: RocePacket): string {

@@ -12,6 +12,7 @@ import {
   isIcrcRightBehindExtensions,
   isNativeIcrcRight,
 } from './icrc-check.ts';
+import { inspect } from './inspect.ts';
 import { InterfaceCounts } from './interface-counts.ts';
 import { OtherFrames } from './nothing.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
@@ -56,9 +57,6 @@ export interface PacketReaderOptions {
 
 /** Sections whose counters are not added up yet; a file may have many, one after the other. */
 const MAX_OPEN_SECTIONS = 256;
-
-/** The method by which Node's console shows an object. */
-const inspect: unique symbol = Symbol.for('nodejs.util.inspect.custom');
 
 /** Decodes frames one by one, splits super-packets, checks ICRCs and calls back for each packet. */
 export class PacketReader {
