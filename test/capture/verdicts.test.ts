@@ -8,6 +8,7 @@ import { Readable } from 'node:stream';
 import { type Analysis, analyzeCapture, type Verdict } from '@node-roce/capture/node';
 import { createRandom } from '@node-roce/sim';
 import { expect, test } from 'vitest';
+import { KINDS, pcapOf } from './kinds/kinds.ts';
 
 const folder = join(import.meta.dirname, '../fixtures/verdicts');
 
@@ -47,6 +48,13 @@ test.each(EXPECTED)('%s', async (name, verdict, text) => {
   const analysis = await analyzeCapture(join(folder, `${name}.pcap`));
   expect(analysis.verdict).toMatchObject(verdict);
   expect(analysis.verdict.text).toMatch(text);
+});
+
+test('samples of the traffic: nothing is known of its connections', async () => {
+  const kind = KINDS.find(({ name }) => name === 'sflow')!;
+  const { verdict } = await analyzeCapture(Readable.from([Buffer.from(pcapOf(kind))]));
+  expect(verdict).toMatchObject({ kind: 'not-known', certainty: 'not-known', severity: undefined });
+  expect(verdict.text).toContain('samples only');
 });
 
 /** Kinds that a damaged or cut copy may get in place of the whole one's: it is vaguer, and has no other culprit. */

@@ -156,8 +156,11 @@ export class FlowAnalyzer {
     for (const { first, second } of all) {
       for (const direction of [first, second]) {
         if (direction?.requester === undefined) continue;
-        direction.ended.failure = lastFailure(direction, captureEnd);
-        direction.requester.finish(direction.ended.failure?.failure);
+        const last = lastFailure(direction, captureEnd);
+        direction.ended.failure = last;
+        // What is out has failed only if the capture shows that the requester stopped.
+        if (last?.isShown === false) direction.requester.messages.suspicion = last.failure;
+        direction.requester.finish(last?.isShown === true ? last.failure : undefined);
       }
       for (const direction of [first, second]) direction?.record.recoveries.close();
     }

@@ -1,7 +1,8 @@
 /** The last request was never answered, or refused as not ready each time. */
 import { counted, formatPsn } from '../../units.ts';
-import type { FindingOf, Message } from '../facts.ts';
+import type { FindingOf } from '../facts.ts';
 import type { LastFailure } from '../track/last-failure.ts';
+import type { UnnumberedMessage } from '../track/messages.ts';
 import { event, inOrder } from './chain.ts';
 import {
   ALL_SAID,
@@ -24,7 +25,8 @@ const LAST_HINTS: Readonly<Record<LastFailure['failure'], string>> = {
     'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
 };
 
-const nameOf = ({ operation, firstPsn }: Message): string => `${operation} (PSN ${formatPsn(firstPsn)})`;
+const nameOf = ({ operation, firstPsn }: UnnumberedMessage): string =>
+  `${operation} (PSN ${formatPsn(firstPsn)})`;
 
 /** `sent 4 times and refused with RNR NAK each time`. */
 function refusals({ sends, rnrNaks }: LastFailure): string {
@@ -33,13 +35,10 @@ function refusals({ sends, rnrNaks }: LastFailure): string {
 }
 
 function find(subject: Subject): FindingOf<GaveUp>[] {
-  const { direction, connection } = subject;
+  const { direction } = subject;
   const { peer } = direction;
-  const last = connection.messages.find(
-    ({ failure, from }) =>
-      from === direction.from && (failure === 'retries-exceeded' || failure === 'rnr-retries-exceeded'),
-  );
   const lastFailure = direction.ended.failure;
+  const last = lastFailure && direction.requester?.messages.endedBy(lastFailure.failure);
   if (last === undefined || lastFailure === undefined) return [];
   const { failure, isShown } = lastFailure;
   const hint = isShown
@@ -67,19 +66,16 @@ function find(subject: Subject): FindingOf<GaveUp>[] {
   ];
 }
 
-const wordsOf = ({ operation }: Message): string => operation.replaceAll('_', ' ').replace('RDMA ', '');
+const wordsOf = ({ operation }: UnnumberedMessage): string =>
+  operation.replaceAll('_', ' ').replace('RDMA ', '');
 
 function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
-  const { connection, direction } = subject;
   const {
     ended: { failure: lastFailure },
     peer,
     requester: tracker,
-  } = direction;
-  const last = connection.messages.find(
-    ({ failure, from }) =>
-      from === direction.from && (failure === 'retries-exceeded' || failure === 'rnr-retries-exceeded'),
-  );
+  } = subject.direction;
+  const last = lastFailure && tracker?.messages.endedBy(lastFailure.failure);
   if (lastFailure === undefined || last === undefined) return [];
   const { requester, responder } = subject;
   const { sends, rnrNaks, failure, isShown, isCertain } = lastFailure;

@@ -1,6 +1,7 @@
 /** A NAK that ends the queue pair: of each code the hint, and the verdict in words. */
 import { formatPsn } from '../../units.ts';
-import type { FatalNakName, FindingOf, Message } from '../facts.ts';
+import type { FatalNakName, FindingOf } from '../facts.ts';
+import type { UnnumberedMessage } from '../track/messages.ts';
 import { event } from './chain.ts';
 import {
   ALL_SAID,
@@ -42,15 +43,13 @@ const FATAL: Readonly<Record<FatalNakName, (requester: string, responder: string
   };
 
 function find(subject: Subject): FindingOf<NakKind>[] {
-  const { direction, connection } = subject;
+  const { direction } = subject;
   const found: FindingOf<NakKind>[] = [];
   const peer = direction.peer;
   for (const nak of Object.keys(NAK_HINTS) as FatalNakName[]) {
     const events = peer?.record.events.get(`nak-${nak}`);
     if (events === undefined) continue;
-    const failed = connection.messages.find(
-      ({ failure, from }) => failure === nak && from === direction.from,
-    );
+    const failed = direction.requester?.messages.endedBy(nak);
     const what =
       failed === undefined ? 'a request' : `${failed.operation} (PSN ${formatPsn(failed.firstPsn)})`;
     found.push(
@@ -67,17 +66,15 @@ function find(subject: Subject): FindingOf<NakKind>[] {
   return found;
 }
 
-const wordsOf = ({ operation }: Message): string => operation.replaceAll('_', ' ').replace('RDMA ', '');
+const wordsOf = ({ operation }: UnnumberedMessage): string =>
+  operation.replaceAll('_', ' ').replace('RDMA ', '');
 
 function causes(subject: Subject): Cause<NakKind, AllSaid>[] {
-  const { connection, direction } = subject;
-  const { requester, responder } = subject;
+  const { direction, requester, responder } = subject;
   return (Object.keys(FATAL) as FatalNakName[]).flatMap((nak): Cause<NakKind, AllSaid>[] => {
     const events = direction.peer?.record.events.get(`nak-${nak}`);
     if (events === undefined) return [];
-    const failed = connection.messages.find(
-      ({ failure, from }) => failure === nak && from === direction.from,
-    );
+    const failed = direction.requester?.messages.endedBy(nak);
     const what = failed === undefined ? 'a request' : `a ${wordsOf(failed)}`;
     const psn = failed === undefined ? '' : ` (PSN ${formatPsn(failed.firstPsn)})`;
     return [

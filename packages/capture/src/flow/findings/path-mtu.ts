@@ -12,9 +12,7 @@ function causes(subject: Subject): Cause<'path-mtu', Silence | 'nak-invalid-requ
   if (tracker === undefined || peer === undefined) return [];
   const { requester, responder } = subject;
   const refused = peer.record.events.get('nak-invalid-request');
-  const failed = subject.connection.messages.find(
-    ({ failure, from }) => failure === 'invalid-request' && from === direction.from,
-  );
+  const failed = tracker.messages.endedBy('invalid-request');
   const size = tracker.failedSize;
   if (refused !== undefined && failed !== undefined && failed.packets > 1) {
     if (size < LONG || tracker.mostAnswered >= size || failed.operation.includes('READ')) return [];

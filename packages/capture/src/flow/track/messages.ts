@@ -42,11 +42,20 @@ export class MessageAssembler {
   #holed = false;
   /** Why the next message fails; those after it are flushed (IBTA vol 1 §10.3.1.7). */
   failure: MessageFailure | undefined;
+  /** Why the next message may fail after the capture's end, which does not show that it does. */
+  suspicion: MessageFailure | undefined;
+  /** The message that each failure ended, or may end. Made with the first: most queue pairs have none. */
+  #ended: Map<MessageFailure, UnnumberedMessage> | undefined;
   /** The capture shows when a message was answered: it does not if the AETHs of ACKs are cut. */
   knowsAnswers = true;
 
   constructor(emit: (message: UnnumberedMessage) => void) {
     this.#onMessage = emit;
+  }
+
+  /** The first message that this failure ended, or may have ended. */
+  endedBy(failure: MessageFailure): UnnumberedMessage | undefined {
+    return this.#ended?.get(failure);
   }
 
   /** Whether a message has begun and not ended. */
@@ -148,6 +157,12 @@ export class MessageAssembler {
     this.#current = undefined;
     this.#holed = false;
     const { counts } = this;
+    const reason = this.failure ?? this.suspicion;
+    this.suspicion = undefined;
+    if (reason !== undefined && reason !== 'flushed') {
+      this.#ended ??= new Map();
+      if (!this.#ended.has(reason)) this.#ended.set(reason, message);
+    }
     if (this.failure !== undefined) {
       message.outcome = 'failed';
       message.failure = this.failure;

@@ -88,7 +88,7 @@ export function verdictsOf(input: VerdictInput): Verdicts {
         doubt(connection, about);
         connection.verdict = advised(connection.verdict, about);
       }
-      const verdict = captureVerdict(chosen, wide, connections, capture.exchanges);
+      const verdict = captureVerdict(chosen, wide, connections, capture);
       const isSaid = isOneWaySaid(verdict, connections, byId);
       for (const finding of made) if (isSaid && finding.kind === 'one-direction') finding.isExplained = true;
       return advised(verdict, byConnection.get(verdict.connection) ?? []);
@@ -246,11 +246,11 @@ function captureVerdict(
   chosen: readonly { cause: AnyCause; connection: Connection }[],
   wide: readonly AnyCause[],
   connections: readonly Connection[],
-  exchanges: readonly CmExchange[],
+  capture: Capture,
 ): Verdict {
   const worst = chosen.toSorted((x, y) => byWeight(x.cause, y.cause))[0];
   const [first] = wide;
-  if (worst === undefined && first === undefined) return allQuiet(connections, exchanges);
+  if (worst === undefined && first === undefined) return allQuiet(connections, capture);
   if (worst === undefined || (first !== undefined && byWeight(first, worst.cause) < 0)) {
     const others = chosen.map(({ cause }) => cause).sort(byWeight);
     return verdictFrom([first, ...wide.slice(1), ...others], undefined);
@@ -266,7 +266,7 @@ function captureVerdict(
   return { ...verdict, text: isShort ? `${text}${suffix}` : text, also: others };
 }
 
-function allQuiet(connections: readonly Connection[], exchanges: readonly CmExchange[]): Verdict {
+function allQuiet(connections: readonly Connection[], { exchanges, summary }: Capture): Verdict {
   const base = {
     severity: undefined,
     culprit: undefined,
@@ -280,15 +280,20 @@ function allQuiet(connections: readonly Connection[], exchanges: readonly CmExch
     .sort((x, y) => severityOf(x) - severityOf(y));
   if (unknown !== undefined) return unknown.verdict;
   if (connections.length === 1) return { ...connections[0].verdict, connection: undefined };
+  if (connections.length === 0 && exchanges.length === 0) {
+    const text =
+      summary.sampledPackets > 0
+        ? `The capture holds samples only (${summary.sampledPackets} of RoCE): what was lost or answered is not known.`
+        : 'The capture shows no connection: nothing is known about any.';
+    return { ...base, kind: 'not-known', certainty: 'not-known', text };
+  }
   const what =
     connections.length === 0
-      ? exchanges.length === 0
-        ? 'no connection'
-        : `${counted(exchanges.length, 'exchange')} of the connection manager`
+      ? `${counted(exchanges.length, 'exchange')} of the connection manager`
       : `${counted(connections.length, 'connection')}, nothing retransmitted`;
   return {
     ...base,
-    kind: connections.length === 0 && exchanges.length === 0 ? 'not-known' : 'healthy',
+    kind: 'healthy',
     certainty: connections.every(({ verdict }) => verdict.certainty === 'certain') ? 'certain' : 'likely',
     text: `Nothing stands out: ${what}.`,
   };
@@ -298,7 +303,7 @@ const severityOf = ({ verdict: { severity } }: Connection): number =>
   severity === undefined ? 3 : SEVERITY[severity];
 
 function endOf(
-  { a, verdict: _, messages }: Connection,
+  { a }: Connection,
   exchange: CmExchange | undefined,
   { first, second }: ConnectionState,
 ): Connection['ended'] {
@@ -316,10 +321,9 @@ function endOf(
         ? undefined
         : direction.peer?.record.events.get(`nak-${nak}` as 'nak-invalid-request');
     if (events !== undefined) return { by: other, how: 'refused', frame: events.frames[0] };
-    const failed = messages.find(
-      ({ failure, from }) => from === direction.from && failure?.endsWith('retries-exceeded') === true,
-    );
-    if (failed !== undefined && direction.ended.failure?.isShown === true)
+    const { failure } = direction.ended;
+    const failed = failure && direction.requester?.messages.endedBy(failure.failure);
+    if (failed !== undefined && failure?.isShown === true)
       return { by: direction.from, how: 'gave-up', frame: failed.lastFrame };
   }
   return undefined;
