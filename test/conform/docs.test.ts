@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { LISTS, PASSIVE_RULES, RULES, type Rule } from '@node-roce/conform';
+import { isServedBy, LISTS, PASSIVE_RULES, RULES } from '@node-roce/conform';
 import { expect, test } from 'vitest';
 
 const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
@@ -28,8 +28,8 @@ test.each(NAMED.filter(({ because }) => because.startsWith('docs/')))(
 );
 
 test('docs/conform.md has the numbers of rules of each way to the device', () => {
-  const isOfManager = ({ needs }: Rule) => needs.includes('listener');
-  const ofAgent = RULES.filter((rule) => !isOfManager(rule));
+  const ofAgent = RULES.filter((rule) => isServedBy(rule, 'agent'));
+  const ofManager = RULES.filter((rule) => isServedBy(rule, 'cm'));
   const usual = ofAgent.filter(({ hostile, slow }) => !hostile && !slow);
   const text = readFileSync(root('docs/conform.md'), 'utf8').replaceAll(/\s+/g, ' ');
   for (const sentence of [
@@ -37,7 +37,34 @@ test('docs/conform.md has the numbers of rules of each way to the device', () =>
     `and ${PASSIVE_RULES.length} rules about packets`,
     `This tests the ${usual.filter(({ first }) => first).length} basic rules`,
     `This tests ${usual.length} rules, `,
-    `add ${ofAgent.length - usual.length} rules; \`--via cm\` tests the other ${RULES.filter(isOfManager).length}.`,
+    `The remaining ${RULES.length - ofAgent.length - ofManager.length} rules`,
+    `add ${ofAgent.length - usual.length} rules; \`--via cm\` tests another ${ofManager.length}.`,
   ])
     expect(text).toContain(sentence);
+});
+
+test('conform-list.md names each rule once, and none that there is as one that is not', () => {
+  const text = readFileSync(root('test/evidence/conform-list.md'), 'utf8');
+  const parts = new Map(
+    text
+      .split('\n## ')
+      .slice(1)
+      .map((part) => {
+        const [title, ...lines] = part.split('\n');
+        // Of a table, the first cell.
+        return [
+          title,
+          lines.flatMap(
+            (line) => line.replace(/^(\| [A-Z]+-\d+ ).*/, '$1').match(/\b[A-Z]{2,3}-\d\d\b/g) ?? [],
+          ),
+        ];
+      }),
+  );
+  const kept = parts.get('In the tester, with the id of the list') ?? [];
+  const added = parts.get('Not in the list') ?? [];
+  expect([...kept, ...added].sort()).toEqual([...RULES, ...PASSIVE_RULES].map(({ id }) => id).sort());
+  const all = [...parts.values()].flat();
+  expect(new Set(all).size).toBe(all.length);
+  expect(text).toContain(`a list of ${all.length - added.length} rules`);
+  expect(text).toContain(`has ${kept.length} of them, and ${added.length} rules`);
 });

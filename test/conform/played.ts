@@ -1,10 +1,9 @@
 /** Whether a run of `roce conform` left out a rule: the rules that it has to play, held to the lines that it printed. */
-import { CASE_RULES, type NamedRule, RULES } from '@node-roce/conform';
+import { CASE_RULES, isServedBy, type NamedRule, RULES } from '@node-roce/conform';
 
 /** Rules of a run. @param isMore with --hostile and --slow */
 export function rulesOf(via: 'agent' | 'cm', isMore: boolean): readonly NamedRule[] {
-  const isOfWay = ({ needs }: NamedRule) => needs.includes('listener') === (via === 'cm');
-  return RULES.filter((rule) => isOfWay(rule) && (isMore || (!rule.hostile && !rule.slow)));
+  return RULES.filter((rule) => isServedBy(rule, via) && (isMore || (!rule.hostile && !rule.slow)));
 }
 
 /** The rules about packets, which also have a line where the packets of a whole run gave an occasion. */

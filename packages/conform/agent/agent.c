@@ -17,7 +17,7 @@
  *   These six are enough for a device's own agent, in any language; it refuses the others: {"ok":false,"what":"verb","errno":38,"text":"..."}.
  *   With the next ones more rules can be played:
  *     recv    qp mr off len id count stride
- *     send    qp mr off len op raddr rkey id count imm solicited compare_add swap rqkey
+ *     send    qp mr off len op raddr rkey id count imm solicited fence compare_add swap rqkey
  *     poll    want wait        waits up to `wait` ms for `want` completions; answers with all
  *     peek    mr off len, poke mr off hex
  *     fail    qp               to the error state
@@ -207,7 +207,7 @@ static void hello(void)
         return refuse("query", errno);
     if (ibv_query_device_ex(context, NULL, &extended) == 0)
         flags = extended.device_cap_flags_ex;
-    say("{\"ok\":true,\"agent\":1,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
+    say("{\"ok\":true,\"agent\":2,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
         flags, ibv_get_device_name(context->device), device.fw_ver, device.vendor_id, device.vendor_part_id,
         128 << port.active_mtu, device.max_qp_rd_atom);
     for (i = 0; i < 16; i++)
@@ -503,7 +503,8 @@ static void post_send(void)
     wr.opcode = (enum ibv_wr_opcode)opcode;
     wr.sg_list = &sge;
     wr.num_sge = length ? 1 : 0;
-    wr.send_flags = IBV_SEND_SIGNALED | (number_of("solicited", 0) ? IBV_SEND_SOLICITED : 0);
+    wr.send_flags = IBV_SEND_SIGNALED | (number_of("solicited", 0) ? IBV_SEND_SOLICITED : 0) |
+                    (number_of("fence", 0) ? IBV_SEND_FENCE : 0);
     wr.imm_data = htonl((uint32_t)number_of("imm", 0));
     if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         wr.wr.atomic.remote_addr = number_of("raddr", 0);

@@ -124,6 +124,11 @@ export class Case implements Playing, CmPlaying {
     return this.#open('ud', options);
   }
 
+  /** Extended reliable connections: the device is the end that responds, or the one that requests. */
+  xrc(end: 'target' | 'initiator', options: ConnectionOptions = {}): Promise<Session> {
+    return this.#open(`xrc-${end}`, options);
+  }
+
   /**
    * A connection at the device's connection manager, for which nothing was sent yet; somebody listens.
    * @param numbers those that it shares with another one
@@ -159,7 +164,7 @@ export class Case implements Playing, CmPlaying {
   }
 
   async #open(service: ConnectionSpec['service'], options: ConnectionOptions): Promise<Session> {
-    this.use(service);
+    this.use(service === 'xrc-target' || service === 'xrc-initiator' ? 'xrc' : service);
     const number = this.#bench.connections++;
     const spec: ConnectionSpec = {
       service,
@@ -188,6 +193,7 @@ export class Case implements Playing, CmPlaying {
     if (spec.receives > 0) this.use('receives');
     if (spec.srq !== undefined) this.use('srq');
     if (spec.state === 'RTR') this.use('rtr');
+    if (spec.state === 'INIT') this.use('init');
     if (spec.windows) this.use('windows');
     if (spec.access.includes('flush')) this.use('flush');
     if (differs(service, options)) this.use('attributes');

@@ -7,7 +7,8 @@ export type Right = 'write' | 'read' | 'atomic' | 'flush';
 
 /** A queue pair to create, with one memory region, and its connection to the tester. */
 export interface ConnectionSpec {
-  service: 'rc' | 'uc' | 'ud';
+  /** XRC: the end that responds, or the one that requests. */
+  service: 'rc' | 'uc' | 'ud' | 'xrc-target' | 'xrc-initiator';
   /** Remote operations that the queue pair allows. */
   access: readonly Right[];
   /** Remote operations that the region allows. */
@@ -39,7 +40,7 @@ export interface ConnectionSpec {
   /** Windows may show parts of the region. */
   windows: boolean;
   /** The state that the queue pair is left in. */
-  state: 'RTR' | 'RTS';
+  state: 'INIT' | 'RTR' | 'RTS';
 }
 
 /** A memory window to bind to a part of the region. */
@@ -59,7 +60,17 @@ export interface Window {
   free(): Promise<void>;
 }
 
-type PostOpcode = 'send' | 'send_imm' | 'write' | 'write_imm' | 'read' | 'cas' | 'faa' | 'local_inv';
+type PostOpcode =
+  | 'send'
+  | 'send_imm'
+  | 'write'
+  | 'write_imm'
+  | 'read'
+  | 'cas'
+  | 'faa'
+  | 'local_inv'
+  | 'flush'
+  | 'atomic_write';
 
 /** A work request for the device's send queue. */
 export interface Post {
@@ -74,6 +85,10 @@ export interface Post {
   remote?: { va: bigint; rkey: number };
   immediate?: number;
   solicited?: boolean;
+  /** It waits for the READs and atomics before it. */
+  fence?: boolean;
+  /** XRC: the number of the peer's shared receive queue. */
+  remoteSrqn?: number;
   /** cas: the value compared with; faa: the value added. */
   compareAdd?: bigint;
   swap?: bigint;
@@ -107,6 +122,8 @@ export interface DeviceConnection {
   readonly psn: number;
   readonly va: bigint;
   readonly rkey: number;
+  /** Of an XRC target: numbers of two shared receive queues of its domain. Receives are posted to the first one. */
+  readonly srqns?: readonly [number, number];
   receive?(receive: Receive): Promise<void>;
   post?(post: Post): Promise<void>;
   /** Waits for `want` completions, at most `ms`; returns all there are. */

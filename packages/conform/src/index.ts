@@ -35,7 +35,7 @@ export {
   signature,
 } from './known.ts';
 export type { End, Entry, Line } from './line.ts';
-export { NEEDS, type Need } from './needs.ts';
+export { isServedBy, NEEDS, type Need } from './needs.ts';
 export { AGENT_SOURCE, Agent } from './network/agent.ts';
 export { agentDevice } from './network/agent-device.ts';
 export { PacketLine } from './network/packet-line.ts';

@@ -31,7 +31,6 @@ test('every rule has a mutant, or a reason to have none', () => {
 
 /** Checks of the model's responder that no mutant leaves out, with the reason. */
 const CHECKS_KEPT = {
-  checkSrq: 'of XRC, for which there are no rules',
   checkResources: 'without it the model throws; mutants answer in its place (RNR-01, RNR-03)',
   checkRemoteAccess: 'without it the model throws; mutants open the region in its place (KEY-01 to KEY-08)',
 };

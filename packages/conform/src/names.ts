@@ -11,7 +11,7 @@ export const NAK_CODES = {
 
 /** `READ response FIRST` instead of `RC_RDMA_READ_RESPONSE_FIRST`. */
 export function nameOfPacket({ info }: Packet): string {
-  if (info.key === 'RC_ACKNOWLEDGE') return 'ACK packet';
+  if (info.key === 'RC_ACKNOWLEDGE' || info.key === 'XRC_ACKNOWLEDGE') return 'ACK packet';
   return info.name.replace(/^RC /, '');
 }
 

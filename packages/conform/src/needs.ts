@@ -7,6 +7,8 @@ export const NEEDS = {
   read: 'remote read',
   atomic: 'remote atomics',
   flush: 'FLUSH',
+  xrc: 'an XRC domain',
+  placement: 'FLUSH and ATOMIC WRITE posted at the device',
   atomicWrite: 'ATOMIC WRITE',
   receives: 'receives posted at the device',
   srq: 'a shared receive queue',
@@ -21,6 +23,8 @@ export const NEEDS = {
   destroy: 'a queue pair destroyed',
   deregister: 'a region deregistered',
   rtr: 'a queue pair left in RTR',
+  init: 'a queue pair that is not connected',
+  fence: 'a fence of posted requests',
   windows: 'memory windows',
   reregister: 'a region registered anew',
   domains: 'a second protection domain',
@@ -32,3 +36,15 @@ export const NEEDS = {
 } as const;
 
 export type Need = keyof typeof NEEDS;
+
+/** Needs that no program next to a device serves: a stack in virtual time does. */
+const VIRTUAL: readonly Need[] = ['xrc', 'placement'];
+
+/** Whether a rule is one of those that a whole run plays on this way to a device. The others would all be not testable. */
+export function isServedBy(
+  { needs }: { readonly needs: readonly Need[] },
+  via: 'agent' | 'perftest' | 'cm' | 'model',
+): boolean {
+  if (via === 'model') return true;
+  return needs.includes('listener') === (via === 'cm') && !needs.some((need) => VIRTUAL.includes(need));
+}

@@ -49,6 +49,9 @@ interface SentMessage {
   lastPsn: number;
 }
 
+const isAcknowledge = (entry: Entry | undefined): boolean =>
+  entry?.packet?.info.key === 'RC_ACKNOWLEDGE' || entry?.packet?.info.key === 'XRC_ACKNOWLEDGE';
+
 /** A connection, as a rule sees it. */
 export class Session extends DeviceSide {
   readonly spec: ConnectionSpec;
@@ -85,6 +88,11 @@ export class Session extends DeviceSide {
 
   get rkey(): number {
     return this.#connection.rkey;
+  }
+
+  /** Of an XRC target. */
+  get srqns(): readonly [number, number] {
+    return this.#connection.srqns ?? this.#case.skip('the device has no XRC domain');
   }
 
   /** First PSN of the device's requests. */
@@ -343,7 +351,7 @@ export class Session extends DeviceSide {
   isAck(entry: Entry | undefined, n: number, of: string): boolean {
     const syndrome = entry?.packet?.extensions.aeth?.syndrome;
     const is =
-      entry?.packet?.info.key === 'RC_ACKNOWLEDGE' &&
+      isAcknowledge(entry) &&
       syndrome !== undefined &&
       aethKind(syndrome) === AethKind.ACK &&
       this.at(entry) === n;
@@ -369,10 +377,7 @@ export class Session extends DeviceSide {
   ): boolean {
     const wanted: number = typeof kind === 'string' ? NAK_CODES[kind] : 0x20 | kind.rnr;
     const packet = entry?.packet;
-    const is =
-      packet?.info.key === 'RC_ACKNOWLEDGE' &&
-      packet.extensions.aeth?.syndrome === wanted &&
-      this.at(entry) === n;
+    const is = isAcknowledge(entry) && packet?.extensions.aeth?.syndrome === wanted && this.at(entry) === n;
     return this.#case.want(
       is,
       `${of}: wanted ${syndromeText(wanted)} ${relative(n)}, got ${this.describe(entry)}`,

@@ -72,9 +72,13 @@ export interface Mutant {
   sendMad?(mad: Uint8Array, device: BrokenDevice): readonly Uint8Array[];
   /** The name of a reason to refuse a REQ that is left out. */
   accepts?: string;
+  /** Asynchronous events that were raised. */
+  events?(events: readonly SimEvent[]): SimEvent[];
   /** A queue pair that was just made. */
   made?(pair: ModelQueuePair, service: SimQpOptions['service']): void;
 }
+
+type SimEvent = ReturnType<ModelDevice['pollEvents']>[number];
 
 const NO_DATA = new Uint8Array(0);
 
@@ -136,6 +140,11 @@ export class BrokenDevice extends ListeningModel {
     const srq = super.createSrq();
     this.#mutant.shared?.(srq);
     return srq;
+  }
+
+  override pollEvents(): SimEvent[] {
+    const events = super.pollEvents();
+    return this.#mutant.events?.(events) ?? events;
   }
 
   override destroyQp(qp: SimQp): void {

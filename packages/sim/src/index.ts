@@ -52,6 +52,7 @@ export {
   type SimService,
   type SimSrq,
   type SimWindow,
+  type SimXrcSrq,
   type VariableQp,
 } from './network/endpoint.ts';
 export { type Domain, EngineDevice, type EngineDeviceOptions } from './network/engine-device.ts';

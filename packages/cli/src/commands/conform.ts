@@ -11,6 +11,7 @@ import {
   compare,
   type DeviceInfo,
   isNews,
+  isServedBy,
   junit,
   type KnownList,
   LISTS,
@@ -140,10 +141,8 @@ async function otherResults({ compare: files, html }: Given): Promise<PlainResul
 }
 
 /** Whether a rule is of this way to the device: of a whole run, the others would all be not testable. */
-function isOfWay({ needs }: Rule, { via, list, rule }: Given): boolean {
-  if (list || rule !== undefined || via === 'model') return true;
-  return needs.includes('listener') === (via === 'cm');
-}
+const isOfWay = (each: Rule, { via, list, rule }: Given): boolean =>
+  list || rule !== undefined || isServedBy(each, via);
 
 /** @param names all rules if it is absent */
 function chosenRules(given: Given, names: readonly string[] | undefined): Rule[] {

@@ -71,6 +71,7 @@ const OFFERS: readonly Need[] = [
   'destroy',
   'deregister',
   'rtr',
+  'init',
   'windows',
   'reregister',
   'domains',
@@ -124,7 +125,8 @@ class AgentConnection implements DeviceConnection {
   }
 
   async post(post: Post): Promise<void> {
-    const { opcode, id, count, offset, length, remote, immediate, solicited, compareAdd, swap, qkey } = post;
+    const { opcode, id, count, offset, length, remote, immediate, compareAdd, swap, qkey } = post;
+    const flag = (given: boolean | undefined) => (given ? 1 : undefined);
     await this.#agent.call('send', {
       ...this.#ids,
       op: opcode,
@@ -135,7 +137,8 @@ class AgentConnection implements DeviceConnection {
       raddr: remote?.va,
       rkey: remote?.rkey,
       imm: immediate,
-      solicited: solicited ? 1 : undefined,
+      solicited: flag(post.solicited),
+      fence: flag(post.fence),
       compare_add: compareAdd,
       swap,
       rqkey: qkey,
@@ -300,9 +303,12 @@ const flagsOf = (text: unknown): bigint => (/^\d+$/.test(String(text)) ? BigInt(
 const offersOf = (flags: bigint): readonly Need[] =>
   (['flush', 'atomicWrite'] as const).filter((need) => (flags & FLAGS[need]) !== 0n);
 
+/** Abilities of newer agents: an older one takes the request, and leaves the flag out. */
+const newsOf = (version: unknown): readonly Need[] => (Number(version) >= 2 ? ['fence'] : []);
+
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
-  const { ok: _, agent: __, flags = '0', ...facts } = await agent.call('hello', { token });
+  const { ok: _, agent: version, flags = '0', ...facts } = await agent.call('hello', { token });
   const info: DeviceInfo = {
     ...(facts as DeviceInfo),
     name: String(facts.device ?? 'device without a name'),
@@ -323,7 +329,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
       qp = numberIn(pair, 'qp', 'qp');
       if (spec.srq !== undefined && pair.srq !== true)
         throw new Untestable('the agent has no shared receive queues');
-      await open(agent, { mr, qp }, spec);
+      if (spec.state !== 'INIT') await open(agent, { mr, qp }, spec);
       return new AgentConnection(agent, { mr, qp }, spec, {
         qpn: numberIn(pair, 'qp', 'qpn') & 0xff_ffff,
         psn: spec.devicePsn,
@@ -339,7 +345,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
   };
   return {
     info,
-    offers: new Set([...OFFERS, ...offersOf(flagsOf(flags))]),
+    offers: new Set([...OFFERS, ...offersOf(flagsOf(flags)), ...newsOf(version)]),
     connect,
     get isLost() {
       return agent.gone;

@@ -126,6 +126,8 @@ export class ResponderRules {
   #counts(frame: number, msn: number, at: number): void {
     const sent = this.#flow.sent.get(at);
     if (sent === undefined || sent.message < 0) return;
+    // The ACK of a repetition may have the count of what came behind it, such as a READ whose responses are still to come.
+    if (sent.copies > 1 && at < this.#flow.next - 1) return;
     const { first, last } = sent.packet.info;
     const messages = sent.message + (last ? 1 : 0) - (first ? 0 : 1);
     const offset = psnDiff(msn, messages);

@@ -6,6 +6,7 @@ import { atomicRules } from './atomics.ts';
 import { connectionLifeRules } from './connection-life.ts';
 import { connectionManagerRules } from './connection-manager.ts';
 import { duplicateRules } from './duplicates.ts';
+import { extendedRules } from './extended.ts';
 import { headerRules } from './headers.ts';
 import { keyRules } from './keys.ts';
 import { lengthRules } from './lengths.ts';
@@ -38,6 +39,7 @@ export const RULES: readonly Rule[] = [
   ...requesterRules,
   ...readRules,
   ...unreliableRules,
+  ...extendedRules,
   ...connectionManagerRules,
   ...connectionLifeRules,
   ...alternatePathRules,

@@ -76,6 +76,32 @@ export const atomicRules = [
     },
   ),
   rule(
+    'ATO-04',
+    {
+      title: 'atomics of two connections at one address lose nothing',
+      section: '9.4.5',
+      needs: ['rc', 'atomic', 'memory', 'regions'],
+      text: 'They are for counters and locks that many peers share.',
+    },
+    async (t) => {
+      t.use('regions');
+      const first = await t.rc();
+      const second = await t.rc();
+      await first.poke(0, new Uint8Array(8));
+      const { va, rkey } = first;
+      const each = 4;
+      for (let n = 0; n < each; n++) {
+        first.fetchAdd(n, 1n);
+        second.send('RC_FETCH_ADD', n, { ackReq: true, atomicEth: { va, rkey, swapAdd: 1n } });
+      }
+      const answers = [...(await first.collect(each)), ...(await second.collect(each))];
+      const originals = new Set(answers.map(originalOf));
+      t.want(answers.length === 2 * each, `${answers.length} answers, wanted ${2 * each}`);
+      t.want(originals.size === answers.length, 'two of them found the same value');
+      t.want((await first.peekU64(0)) === BigInt(2 * each), 'an addition is lost');
+    },
+  ),
+  rule(
     'ATO-05',
     {
       title: 'fetch and add wraps at 2^64',

@@ -1,14 +1,23 @@
 /** Ends of connections, and attributes that REQ gives them (IBTA vol 1 §12.6.5, §12.9), against a service as that of rping. */
+import type { CmInput } from '@node-roce/wire';
 import type { Case } from '../case.ts';
 import type { CmSession } from '../cm-session.ts';
 import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { NAK_CODES } from '../names.ts';
 import { type RuleSpec, rule } from '../rule.ts';
-import { isRead, isSend, itsRead, LENGTHS } from './service.ts';
+import { drawFrom } from './draw.ts';
+import { isRead, isSend, isTaken, itsRead, LENGTHS } from './service.ts';
 
 /** Connections that are opened one after the other. */
 const CONNECTIONS = 3;
+/** Messages of FUZ-02; the bytes of a MAD in front of CM's own. */
+const FUZZED_MESSAGES = 300;
+const MAD_HEADER = 24;
+/** In REQ, the number of the service ends here. */
+const BEHIND_SERVICE = MAD_HEADER + 16;
+/** A service of the vendor's own numbers. */
+const NOBODY = 0x7fff_0000_0000n;
 /** An RNR NAK with timer code 20. */
 const RNR_NAK_10_MS = 0x20 | 20;
 /** ms of 4.096 µs · 2^code. */
@@ -30,6 +39,36 @@ async function repetitions(
   return count;
 }
 
+/** A message with some bytes changed. A REQ is for a service of nobody: nothing may be left behind. */
+function mutated(c: CmSession, draw: (n: number) => number): void {
+  const from = (first: number) => ({
+    spoil: (mad: Uint8Array) => {
+      for (let k = draw(6); k >= 0; k--) mad[first + draw(mad.length - first)] = draw(256);
+    },
+  });
+  const ids = { localCommId: draw(8), remoteCommId: draw(8) };
+  const remoteQpn = draw(1 << 24);
+  const messages: readonly CmInput[] = [
+    { name: 'REP', ...ids, localQpn: remoteQpn },
+    { name: 'DREQ', ...ids, remoteQpn },
+    { name: 'REJ', ...ids, messageRejected: draw(4), reason: draw(40) },
+    { name: 'LAP', ...ids, remoteQpn },
+    { name: 'MRA', ...ids, messageMraed: draw(4), serviceTimeout: draw(32) },
+  ];
+  const kind = draw(messages.length + 1);
+  if (kind === messages.length) c.req({ serviceId: NOBODY }, from(BEHIND_SERVICE));
+  else c.mad(messages[kind], from(MAD_HEADER));
+}
+
+/** A new connection has to be there, and to take a SEND. */
+async function opens(t: Case, when: string): Promise<void> {
+  const c = await t.cm();
+  if ((await c.established()) === undefined) return;
+  c.send('RC_SEND_ONLY', 0, { payload: new Uint8Array(16) });
+  const taken = await c.packet((entry) => isTaken(entry) && c.at(entry) === 0);
+  t.want(taken !== undefined, `${when}: a new connection takes no SEND`);
+}
+
 export const connectionLifeRules = [
   cmRule(
     'CM-31',
@@ -47,6 +86,88 @@ export const connectionLifeRules = [
       c.dreq();
       c.released();
       t.want((await c.next('DREP')) !== undefined, 'DREQ: no DREP');
+    },
+  ),
+  cmRule(
+    'CM-30',
+    {
+      title: "DREQ is repeated until DREP, not before REQ's local CM response timeout, and not without end",
+      section: '12.9.8.3.3, 12.7.22, 12.7.27',
+      text: 'DREQ and DREP get lost. Copies that come early load a peer that is busy; those without end one that is gone.',
+    },
+    async (c, t) => {
+      const maxCmRetries = 2;
+      const read = await itsRead(c, t, LENGTHS.usual, { localCmResponseTimeout: 15, maxCmRetries });
+      if (read === undefined) return;
+      c.answer('RC_ACKNOWLEDGE', 0, { extensions: { aeth: { syndrome: NAK_CODES.access, msn: 0 } } });
+      const first = (await c.next('DREQ')) ?? t.skip('the service does not end a connection that fails');
+      const again = (await c.all(8 * timeOf(15))).filter(({ name }) => name === 'DREQ');
+      c.toPeer({ name: 'DREP' });
+      c.released();
+      if (!t.want(again.length > 0, 'DREQ is not repeated')) return;
+      const waited = again[0].time - first.time;
+      t.note(
+        `repeated after ${waited.toFixed(0)} ms, asked for ${timeOf(15).toFixed(0)}; ${again.length} times`,
+      );
+      // The first one may be noted late, which shortens the interval.
+      t.want(waited >= 0.8 * timeOf(15), 'DREQ is repeated too early');
+      t.want(again.length <= maxCmRetries, 'DREQ is repeated more often than REQ allows');
+    },
+  ),
+  cmRule(
+    'CM-32',
+    {
+      title: 'data in front of RTU is taken',
+      section: '12.9.6, 12.9.8.1',
+      should: true,
+      text: 'An RTU gets lost like any packet; the client has a REP and may send.',
+    },
+    async (c, t) => {
+      c.req();
+      if ((await c.accepted()) === undefined) return;
+      c.send('RC_SEND_ONLY', 0, { payload: new Uint8Array(16) });
+      const taken = await c.packet((entry) => isTaken(entry) && c.at(entry) === 0);
+      t.want(taken !== undefined, 'a SEND in front of RTU is not taken');
+      await c.rtu();
+    },
+  ),
+  cmRule(
+    'CM-26',
+    {
+      title: 'a REQ that names queue pair 0 or 1, or no CA, stops nothing',
+      section: '12.6.5',
+      hostile: true,
+      text: 'Any host that can reach the port can send it.',
+    },
+    async (_, t) => {
+      for (const numbers of [{ qpn: 0 }, { qpn: 1 }, { guid: 0n }]) {
+        const c = await t.cm(numbers);
+        c.req();
+        const answer = await c.next();
+        t.note(`${Object.keys(numbers)}: ${answer === undefined ? 'silence' : c.list([answer])}`);
+        // A connection that there is ends with the case.
+        if (answer?.name === 'REP') c.rep = answer;
+        await c.close();
+      }
+      await opens(t, 'afterwards');
+    },
+  ),
+  cmRule(
+    'FUZ-02',
+    {
+      title: '300 messages that are partly right: the connection manager still answers',
+      section: '12.6, 13.4',
+      hostile: true,
+      text: 'Any host that can reach the port can send them.',
+    },
+    async (c, t) => {
+      const draw = drawFrom(2);
+      for (let i = 0; i < FUZZED_MESSAGES; i++) {
+        mutated(c, draw);
+        if (i % 16 === 15) await t.pass(2);
+      }
+      await t.pass(t.waits.quiet);
+      await opens(t, 'afterwards');
     },
   ),
   cmRule(

@@ -251,6 +251,33 @@ export const duplicateRules = [
     },
   ),
   rule(
+    'DUP-13',
+    {
+      title: 'the ACK of a repeated WRITE acknowledges no READ whose responses are still to come',
+      section: `${SECTION}, 9.7.5.1.4`,
+      needs: ['rc', 'write', 'read'],
+      text: 'It has the PSN of the latest request. In front of the responses, it reports a loss.',
+    },
+    async (t) => {
+      const s = await t.rc();
+      s.write(0);
+      await s.ack(0);
+      s.read(1, 4096);
+      s.write(0);
+      const answers = await s.all();
+      const isResponse = ({ packet }: Entry) => packet?.info.key !== 'RC_ACKNOWLEDGE';
+      const responses = answers.filter(isResponse);
+      responsesAt(t, s, responses, [1, 2, 3, 4], 'READ');
+      const early = answers.some(
+        (ack, i) =>
+          !isResponse(ack) &&
+          responses.some((each) => s.at(each)! <= s.at(ack)! && answers.indexOf(each) > i),
+      );
+      t.want(!early, 'an ACK in front of the responses that it acknowledges');
+      t.want(responses.length < answers.length, 'the repeated WRITE is not acknowledged');
+    },
+  ),
+  rule(
     'DUP-14',
     {
       title: 'a repeated READ of memory deregistered since is not served',

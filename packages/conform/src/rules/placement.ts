@@ -30,6 +30,13 @@ function isAnswer(s: Session, entry: Entry | undefined, n: number): boolean {
   return key === 'RC_RDMA_READ_RESPONSE_ONLY' && packet?.payload.length === 0 && s.at(entry) === n;
 }
 
+/** The fields of a request that its repetition must have. */
+function asText({ packet }: Entry): string {
+  const { reth, feth } = packet?.extensions ?? {};
+  const range = `${reth?.va} ${reth?.rkey} ${reth?.length} ${feth?.placement} ${feth?.selectivity}`;
+  return `${packet?.info.key} ${packet?.bth.psn} ${range} ${packet?.payload.join()}`;
+}
+
 async function answered(t: Case, s: Session, n: number, what: string): Promise<void> {
   const entry = await s.next();
   t.want(
@@ -156,6 +163,36 @@ export const placementRules = [
       atomicWrite(t, s, 0, first);
       await answered(t, s, 0, 'the repetition');
       await s.holds(0, second, 'the repetition was executed');
+    },
+  ),
+  rule(
+    'PLC-06',
+    {
+      title: 'a FLUSH and an ATOMIC WRITE that nobody answers come again as they were',
+      section: 'A19, 9.7.5.1.5',
+      needs: ['rc', 'post', 'completions', 'placement'],
+      text: 'A responder takes a repetition with another range for a fault, or flushes what nobody asked for.',
+    },
+    async (t) => {
+      t.use('placement');
+      const remote = { va: 0x1_2340n, rkey: 77 };
+      for (const opcode of ['flush', 'atomic_write'] as const) {
+        const s = await t.req({ timeout: 14 });
+        await s.post(opcode, { id: 1, length: SIZE, remote });
+        const [first] = await s.requests(1);
+        const [again] = await s.collect(1);
+        const { reth } = first?.packet?.extensions ?? {};
+        const key = opcode === 'flush' ? 'RC_FLUSH' : 'RC_ATOMIC_WRITE';
+        t.want(first?.packet?.info.key === key, `${opcode}: sent ${s.describe(first)}`);
+        t.want(
+          reth?.va === remote.va && reth.rkey === remote.rkey && reth.length === SIZE,
+          `${opcode}: RETH is not the request’s`,
+        );
+        if (t.want(again !== undefined, `${opcode}: no repetition`) && first !== undefined)
+          t.want(asText(first) === asText(again), `${opcode}: the repetition is another packet`);
+        s.reply('RC_RDMA_READ_RESPONSE_ONLY', 0, { payload: new Uint8Array(0) });
+        await s.completed(['1:SUCCESS'], opcode);
+      }
     },
   ),
   atomicWriteRule(

@@ -245,6 +245,23 @@ export const readRules = [
     },
   ),
   rule(
+    'RD-12',
+    {
+      title: 'a READ into memory that was deregistered meanwhile does not succeed',
+      section: '9.9.2.4.2, 10.6.7',
+      needs: ['rc', 'post', 'completions', 'deregister'],
+      text: 'The bytes have no place any more: success would name a buffer that has none of them.',
+    },
+    async (t) => {
+      const s = await t.req({ timeout: 16, retryCnt: 1 });
+      await readOf(s, 64);
+      await s.next();
+      await s.deregister();
+      s.respond(0, bytes(64, 3));
+      await s.noSuccess('the READ');
+    },
+  ),
+  rule(
     'RD-13',
     {
       title: 'at a gap in the responses a READ is asked for again at once',

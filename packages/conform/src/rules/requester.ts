@@ -127,6 +127,31 @@ export const requesterRules = [
     },
   ),
   rule(
+    'REQ-05',
+    {
+      title: 'a fenced request waits for the READ before it',
+      section: '10.8.3.3',
+      needs: ['rc', 'post', 'completions', 'fence'],
+      text: 'It may depend on what the READ brings.',
+    },
+    async (t) => {
+      t.use('fence');
+      const s = await t.req({ timeout: 20 });
+      await s.post('read', { id: 1, length: 64, offset: 8192, remote: REMOTE });
+      await s.post('send', { id: 2, length: 8, fence: true });
+      const before = s.fresh(await s.all());
+      t.want(before.length === 1, `before the response: ${s.list(before)}, wanted the READ alone`);
+      s.respond(0, new Uint8Array(64));
+      const came = await s.allUntil((entry) => s.requestAt(entry) === 1);
+      t.want(
+        came.some((entry) => s.requestAt(entry) === 1),
+        'no SEND after the response',
+      );
+      s.acknowledge(1);
+      await s.completed(['1:SUCCESS', '2:SUCCESS'], 'both');
+    },
+  ),
+  rule(
     'REQ-06',
     {
       title: 'UDP source port, TTL and traffic class of a connection stay the same',

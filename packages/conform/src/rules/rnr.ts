@@ -1,5 +1,6 @@
 /** Receiver not ready, at the responder and at the requester (IBTA vol 1 §9.7.5.2.8, §9.9.2.4.1). */
 import { rnrTimerMicroseconds } from '@node-roce/wire';
+import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { type Rule, rule } from '../rule.ts';
 import { CROSSING } from './crossing.ts';
@@ -91,6 +92,29 @@ export const rnrRules = [
       const [completion] = await s.completed(['1:SUCCESS'], 'WRITE with immediate');
       t.want(completion?.immediate === 0xdead_beef, 'wrong immediate data');
       t.want(completion?.length === 8, `length ${completion?.length}, wanted 8`);
+    },
+  ),
+  rule(
+    'RNR-04',
+    {
+      title: 'a SEND takes its receive with its first packet: that one draws the RNR NAK',
+      section: '9.7.5.2.8',
+      needs: ['rc', 'receives', 'completions'],
+      text: 'The packets behind it need a place when they come. A refusal of the last one would throw a whole message away.',
+    },
+    async (t) => {
+      const s = await t.rc({ receives: 1 });
+      const message = async (n: number, of: string) => {
+        s.send('RC_SEND_FIRST', n, { payload: bytes(1024, n) });
+        s.follow('RC_SEND_LAST', n + 1, bytes(8));
+        await s.ack(n + 1, of);
+      };
+      await message(0, 'a SEND of two packets');
+      s.send('RC_SEND_FIRST', 2, { payload: bytes(1024, 2), ackReq: true });
+      await s.nak({ rnr: s.spec.minRnrTimer }, 2, 'a FIRST without a receive');
+      await s.receive({ id: 7, length: 4096 });
+      await message(2, 'the same with a receive');
+      await s.completed(['1000:SUCCESS', '7:SUCCESS'], 'both SENDs');
     },
   ),
   rule(
@@ -220,6 +244,38 @@ export const rnrRules = [
         s.acknowledge(i);
       }
       await s.completed(['1:SUCCESS', '2:SUCCESS', '3:SUCCESS'], 'three SENDs, each refused once');
+    },
+  ),
+  rule(
+    'RNR-19',
+    {
+      title: 'an RNR NAK within a message: after the wait, the requester goes on from there',
+      section: '9.7.5.2.8',
+      should: true,
+      needs: ['rc', 'post', 'completions'],
+      text: 'No responder has to send it there. One that does has the beginning of the message.',
+    },
+    async (t) => {
+      const code = 26;
+      const least = rnrTimerMicroseconds(code) / 1000;
+      const s = await t.req({ timeout: 20 });
+      await s.post('send', { id: 1, length: 2051 });
+      await s.requests(3);
+      await s.all(CROSSING);
+      const { time: start } = s.acknowledge(1, { syndrome: 0x20 | code });
+      // A device that asks again early may have done so before the NAK reached it.
+      const isLater = (entry: Entry) => entry.time - start >= 4 * CROSSING;
+      const came = await s.allUntil((entry) => isLater(entry) && s.requestAt(entry) === 2, least * 3 + 500);
+      const again = s.fresh(came.filter(isLater));
+      const [first] = again;
+      t.want(
+        first?.packet?.info.key === 'RC_SEND_MIDDLE' && s.requestAt(first) === 1,
+        `goes on with ${s.describe(first)}`,
+      );
+      t.want(first === undefined || first.time - start >= least, 'retransmitted before the time of the code');
+      t.want(s.requestAt(again.at(-1)) === 2, 'does not go on to the end');
+      s.acknowledge(2);
+      await s.completed(['1:SUCCESS'], 'SEND');
     },
   ),
   rule(

@@ -17,8 +17,9 @@ async function takes(s: Session, n: number, id: number): Promise<void> {
   await s.completed([`${id}:SUCCESS`], `SEND ${id}`);
 }
 
-/** The name of `ibv_event_type_str`. */
+/** The names of `ibv_event_type_str`. */
 const LIMIT_REACHED = 'SRQ limit reached';
+const LAST_REACHED = 'last WQE reached';
 
 export const sharedRules = [
   rule(
@@ -52,6 +53,24 @@ export const sharedRules = [
       await first.noCompletion('one of two queue pairs failed', 60);
       await takes(second, 0, 1);
       await takes(second, 1, 2);
+    },
+  ),
+  rule(
+    'STA-08',
+    {
+      title: 'a queue pair with an SRQ that fails raises last WQE reached',
+      section: '11.6.3.2, 10.3.1.7',
+      should: true,
+      needs: ['rc', 'srq', 'events', 'fail'],
+      text: 'Without it, a program does not know when no receive of the SRQ is in use by the queue pair any more.',
+    },
+    async (t) => {
+      const s = await t.rc({ srq: 'own' });
+      // Those of the rules before.
+      await s.events(0);
+      await s.fail();
+      const events = await s.events();
+      t.want(events.includes(LAST_REACHED), `${events.join(', ') || 'no event'}, wanted ${LAST_REACHED}`);
     },
   ),
   rule(

@@ -3,17 +3,9 @@ import { encodeBth, psnAdd } from '@node-roce/wire';
 import { bytes } from '../device-side.ts';
 import { rule } from '../rule.ts';
 import type { Session } from '../session.ts';
+import { drawFrom } from './draw.ts';
 
 const ROBUST = 'Any host that can reach the port can send it.';
-
-/** A generator of the same numbers each time. */
-function drawFrom(seed: number): (n: number) => number {
-  let state = seed;
-  return (n) => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-    return (state >>> 8) % n;
-  };
-}
 
 /** Neither responses, which are for the requester, nor SENDs that invalidate, which some devices log. */
 const RC_REQUESTS = [0, 1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 19, 20, 28, 29];
@@ -54,6 +46,26 @@ const forbidden = (s: Session, other: Session, draw: (n: number) => number): Uin
   s.rawBytes(0x0a, 0, s.rethBytes(64, other.va + BigInt(draw(60_000)), other.rkey), bytes(64, draw(256)));
 
 export const stateRules = [
+  rule(
+    'STA-01',
+    {
+      title: 'a queue pair that is not connected drops everything in silence',
+      section: '10.3.1',
+      needs: ['rc', 'write', 'read', 'init'],
+      text: 'Packets of the last connection that had its number may still come, and anybody may guess it.',
+    },
+    async (t) => {
+      const s = await t.rc({ state: 'INIT' });
+      s.write(0);
+      s.read(1, 64);
+      s.sendOnly(2);
+      s.acknowledge(0);
+      await t.pass(t.waits.quiet);
+      // An answer would go to a queue pair that it cannot know.
+      const answers = t.entries.filter(({ from, packet }) => from === 'device' && packet !== undefined);
+      t.want(answers.length === 0, `before it is connected: ${s.list(answers)}`);
+    },
+  ),
   rule(
     'STA-04',
     {

@@ -7,6 +7,7 @@ import type {
   SimRegion,
   SimSrq,
   SimWindow,
+  SimXrcSrq,
 } from '@node-roce/sim';
 import type { Completion, ConnectionSpec, DeviceConnection, Post, Receive, WindowSpec } from '../device.ts';
 import type { VirtualLine } from './line.ts';
@@ -20,6 +21,8 @@ const OPCODES: Readonly<Record<Post['opcode'], ModelOpcode>> = {
   cas: 'ATOMIC_CMP_AND_SWP',
   faa: 'ATOMIC_FETCH_AND_ADD',
   local_inv: 'LOCAL_INV',
+  flush: 'FLUSH',
+  atomic_write: 'ATOMIC_WRITE',
 };
 
 /** Receives that a connection is opened with have ids from here on. */
@@ -47,8 +50,14 @@ export class SimConnection implements DeviceConnection {
   #own: SimRegion | undefined;
   readonly #spec: ConnectionSpec;
   readonly srq: SimSrq | undefined;
+  /** XRC targets have no completion queue of their own. */
+  readonly #receipts: Pick<SimXrcSrq, 'pollReceive'> | undefined;
+  readonly srqns: readonly [number, number] | undefined;
 
-  /** @param own the region is one of its own, not the arena */
+  /**
+   * @param own the region is one of its own, not the arena
+   * @param xrc shared receive queues of an XRC target
+   */
   constructor(
     line: VirtualLine,
     qp: SimQp,
@@ -56,8 +65,11 @@ export class SimConnection implements DeviceConnection {
     own: boolean,
     spec: ConnectionSpec,
     srq?: SimSrq,
+    xrc?: readonly [SimXrcSrq, SimXrcSrq],
   ) {
-    this.srq = srq;
+    this.srq = xrc?.[0] ?? srq;
+    this.#receipts = xrc?.[0];
+    this.srqns = xrc && [xrc[0].number, xrc[1].number];
     this.#line = line;
     this.#qp = qp;
     this.#region = region;
@@ -104,9 +116,13 @@ export class SimConnection implements DeviceConnection {
         length,
         signaled: true,
         solicited: post.solicited,
+        fence: post.fence,
+        remoteSrqn: post.remoteSrqn,
         immediate: post.immediate,
         compareAdd: post.compareAdd,
         swap: post.swap,
+        // A FLUSH has no bytes of its own: global visibility, of the range.
+        ...(opcode === 'flush' ? { length: 0, flush: { length, placement: 1, selectivity: 0 } } : {}),
         ...(opcode === 'local_inv' ? { invalidateRkey: post.remote?.rkey } : {}),
         ...(opcode.startsWith('send') || opcode === 'local_inv'
           ? {}
@@ -121,7 +137,8 @@ export class SimConnection implements DeviceConnection {
   async completions(want: number, ms: number): Promise<Completion[]> {
     const got: Completion[] = [];
     const poll = () => {
-      got.push(...this.#qp.pollSend().map(completionOf), ...this.#qp.pollReceive().map(completionOf));
+      const received = this.#receipts?.pollReceive().map((each) => each.completion);
+      got.push(...[...this.#qp.pollSend(), ...(received ?? this.#qp.pollReceive())].map(completionOf));
       return got.length >= want;
     };
     if (!poll()) await this.#line.wait(poll, ms);

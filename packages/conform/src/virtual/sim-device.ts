@@ -33,6 +33,14 @@ const bitsOf = (rights: readonly Right[]): number => rights.reduce((bits, right)
 const bitsOfRegion = ({ windows }: ConnectionSpec, rights: readonly Right[]): number =>
   ModelAccess.LOCAL_WRITE | (windows ? ModelAccess.MW_BIND : 0) | bitsOf(rights);
 
+const SERVICES = {
+  rc: 'RC',
+  uc: 'UC',
+  ud: 'UD',
+  'xrc-target': 'XRC_TGT',
+  'xrc-initiator': 'XRC_INI',
+} as const;
+
 const BOTH: readonly Need[] = [
   'rc',
   'write',
@@ -47,6 +55,8 @@ const BOTH: readonly Need[] = [
   'attributes',
   'bounds',
   'fail',
+  'fence',
+  'placement',
 ];
 
 /** The first bytes of a region: not zeros, so that a rule sees what is written. */
@@ -84,11 +94,13 @@ export function adapterDevice(
     const bytes = new Uint8Array(spec.size);
     fill(bytes);
     const region = adapter.register(bytes, bitsOfRegion(spec, spec.regionAccess));
-    const service = ({ rc: 'RC', uc: 'UC', ud: 'UD' } as const)[spec.service];
+    const service = SERVICES[spec.service];
     const srq = spec.srq === 'own' ? adapter.createSrq() : (spec.srq as SimConnection | undefined)?.srq;
     const qp = adapter.createQp({ service, psn: spec.devicePsn, qkey: spec.qkey, srq });
-    qp.connect(peerOf(spec), attributesOf(spec));
-    const connection = new SimConnection(line, qp, region, true, spec, srq);
+    if (spec.state !== 'INIT') qp.connect(peerOf(spec), attributesOf(spec));
+    const xrc =
+      service === 'XRC_TGT' ? ([adapter.createXrcSrq(), adapter.createXrcSrq()] as const) : undefined;
+    const connection = new SimConnection(line, qp, region, true, spec, srq, xrc);
     connection.postFirstReceives();
     const windows = new Set<SimWindow>();
     let open = true;
@@ -136,6 +148,8 @@ export function adapterDevice(
     'srq',
     'regions',
     'flush',
+    'xrc',
+    'init',
     'destroy',
     'deregister',
     'windows',

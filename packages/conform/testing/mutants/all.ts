@@ -1,5 +1,6 @@
 import type { Mutant } from '../broken-device.ts';
 import { connectionManagerMutants } from './connection-manager.ts';
+import { extendedMutants } from './extended.ts';
 import { headerMutants } from './headers.ts';
 import { placementMutants } from './placement.ts';
 import { repetitionMutants } from './repetitions.ts';
@@ -18,6 +19,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...sharedMutants,
   ...windowMutants,
   ...unreliableMutants,
+  ...extendedMutants,
   ...connectionManagerMutants,
 };
 

@@ -41,6 +41,9 @@ function count({ notes }: BrokenDevice): number {
   return notes.count as number;
 }
 
+/** For QP1. */
+const isOfManager = (bytes: Uint8Array): boolean => bytes[5] === 0 && bytes[6] === 0 && bytes[7] === 1;
+
 const never = () => undefined;
 const cutOrFilled = (mad: Uint8Array, length: number): Uint8Array => {
   const bytes = new Uint8Array(length);
@@ -154,6 +157,47 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
       remoteQpn: [...cm.connections.values()].at(-1)?.localQpn ?? 0,
     })),
     ...sends('REP', () => ({ localQpn: 0x1234 })),
+  },
+  'DREQ is never repeated': {
+    seenBy: ['CM-30'],
+    ...sends('DREQ', (_message, device) => (count(device) > 1 ? undefined : {})),
+  },
+  'DREQ is repeated too early': {
+    seenBy: ['CM-30'],
+    ...hears('REQ', () => ({ localCmResponseTimeout: 14 })),
+  },
+  'DREQ is repeated more often than REQ allows': {
+    seenBy: ['CM-30'],
+    ...hears('REQ', () => ({ maxCmRetries: 5 })),
+  },
+  'data in front of RTU is dropped': {
+    seenBy: ['CM-32'],
+    arrive: (packet, { cm }) => {
+      const isOpen = [...cm.connections.values()].every(({ state }) => state !== 'REP_SENT');
+      return isOpen || isOfManager(packet.bytes) ? packet : undefined;
+    },
+  },
+  'a REQ that names queue pair 0 stops the service': {
+    seenBy: ['CM-26'],
+    ...hears('REQ', ({ localQpn }, { cm }) => {
+      if (localQpn === 0) cm.unlisten(SERVICE_ID);
+      return {};
+    }),
+  },
+  'a REQ without a CA stops the service': {
+    seenBy: ['CM-26'],
+    ...hears('REQ', ({ localCaGuid }, { cm }) => {
+      if (localCaGuid === 0n) cm.unlisten(SERVICE_ID);
+      return {};
+    }),
+  },
+  'a LAP of nobody stops the service': {
+    seenBy: ['FUZ-02'],
+    hearMad: (mad, { cm }) => {
+      const decoded = decodeCm(mad);
+      if (decoded.ok && decoded.message.name === 'LAP') cm.unlisten(SERVICE_ID);
+      return mad;
+    },
   },
   'the retry count of REQ is not taken': {
     seenBy: ['CM-36'],

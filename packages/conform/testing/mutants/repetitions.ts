@@ -90,5 +90,5 @@ export const repetitionMutants: Readonly<Record<string, Mutant>> = {
       return saved;
     }),
   },
-  'deregistered memory stays open': { seenBy: ['DUP-14', 'KEY-16'], keepsRegions: true },
+  'deregistered memory stays open': { seenBy: ['DUP-14', 'KEY-16', 'RD-12'], keepsRegions: true },
 };

@@ -287,6 +287,33 @@ export const requesterMutants: Readonly<Record<string, Mutant>> = {
       if (input && isNak(input, 0x60) && q.queue.length > 0) q.next = q.una = q.queue[0].firstPsn;
     }),
   },
+  'an RNR NAK within a message begins it anew': {
+    seenBy: ['RNR-19'],
+    ...always((q, { input }) => {
+      if (input && isRnr(input) && q.queue.length > 0) q.next = q.una = q.queue[0].firstPsn;
+    }),
+  },
+  'a fence is not heeded': {
+    seenBy: ['REQ-05'],
+    made: (pair) => {
+      const post = pair.postSend.bind(pair);
+      pair.postSend = (send) => post({ ...send, fence: false });
+    },
+  },
+  'a FLUSH again with another address': {
+    seenBy: ['PLC-06'],
+    ...request(
+      (p, q) => rowOf(p).isFlush && q.retriesLeft < q.config.retryCnt,
+      (p) => [{ ...p, reth: { ...p.reth!, va: p.reth!.va + 8n } }],
+    ),
+  },
+  'an ATOMIC WRITE again with other bytes': {
+    seenBy: ['PLC-06'],
+    ...request(
+      (p, q) => rowOf(p).isAtomicWrite && q.retriesLeft < q.config.retryCnt,
+      (p) => [{ ...p, payload: p.payload.map((byte) => byte ^ 1) }],
+    ),
+  },
   'an old NAK makes it repeat': {
     seenBy: ['NAK-09'],
     ...response(

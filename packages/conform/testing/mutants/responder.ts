@@ -17,10 +17,34 @@ import {
   withRange,
 } from './altering.ts';
 
+/** Of the first queue pair of a bench. */
+const FIRST_QPN = 0x40;
+
 export const responderMutants: Readonly<Record<string, Mutant>> = {
   'reserved opcodes are dropped': {
     seenBy: ['OPC-01'],
     hear: (packet) => (opcodeInfo(packet.opcode) === undefined ? undefined : packet),
+  },
+  'a receive is taken with the last packet': {
+    seenBy: ['RNR-04'],
+    ...request(
+      (p, { rc }) => p.opcode === Opcode.RC_SEND_FIRST && rc?.responder.receives.waiting.length === 0,
+      () => undefined,
+    ),
+  },
+  'an atomic of the second connection is lost': {
+    seenBy: ['ATO-04'],
+    ...request(
+      (p, { pair }) => p.atomicEth !== undefined && pair.info.qpn > FIRST_QPN,
+      (p) => ({ ...p, atomicEth: { ...p.atomicEth!, swapAdd: 0n } }),
+    ),
+  },
+  'a queue pair that is not connected answers': {
+    seenBy: ['STA-01'],
+    arrive: (packet, { victims }) => {
+      for (const { pair, inject } of victims) if (pair.state === 'RESET') inject({ psn: 0 });
+      return packet;
+    },
   },
   'NAK of every packet ahead': {
     seenBy: ['PSN-01'],
@@ -223,6 +247,11 @@ export const responderMutants: Readonly<Record<string, Mutant>> = {
   'ACKs before READ responses': {
     seenBy: ['ACK-03'],
     order: (a, b) => Number(b.opcode === Opcode.RC_ACKNOWLEDGE) - Number(a.opcode === Opcode.RC_ACKNOWLEDGE),
+  },
+  'the ACK of a repeated WRITE acknowledges the READ behind it': {
+    seenBy: ['DUP-13'],
+    send: (p, { rc }) => (rc && isAck(p) ? [{ ...p, psn: psnAdd(rc.responder.ePsn, -1) }] : [p]),
+    order: (a, b) => Number(isAck(b)) - Number(isAck(a)),
   },
   'RNR NAK with timer 0': {
     seenBy: ['RNR-01', 'RNR-06'],

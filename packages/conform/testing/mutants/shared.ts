@@ -67,5 +67,9 @@ export const sharedMutants: Readonly<Record<string, Mutant>> = {
       srq.setLimit = (limit) => setLimit(limit + 1);
     },
   },
+  'a queue pair of an SRQ fails in silence': {
+    seenBy: ['STA-08'],
+    events: (events) => events.filter((event) => event !== 'QP_LAST_WQE_REACHED'),
+  },
   'a queue pair that fails takes the receives of its SRQ': takesAlong(),
 };
