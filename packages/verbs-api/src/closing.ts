@@ -56,3 +56,8 @@ export function causeOf(reason: unknown): RoceError {
   if (reason instanceof RoceError) return reason;
   return new RoceError('ERR_ROCE_CLOSED', 'the device is closed', { errno: 'ECANCELED', cause: reason });
 }
+
+/** The cause of the end of a queue pair that is in the error state. */
+export function failedError(message: string): RoceError {
+  return new RoceError('ERR_ROCE_QP_FAILED', message, { errno: 'EIO', attribute: 'qpState' });
+}

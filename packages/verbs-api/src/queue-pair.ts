@@ -8,10 +8,10 @@ import {
   type QpCap,
   type QpState,
   type QpType,
-  RoceError,
+  type RoceError,
 } from '@node-roce/transport';
 import { gidToIpText } from '@node-roce/wire';
-import type { CloseListener } from './closing.ts';
+import { type CloseListener, failedError } from './closing.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import {
   type ConnectionData,
@@ -246,7 +246,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** The queue pair is in the error state. @internal */
   fail(message: string): void {
-    this.end(new RoceError('ERR_ROCE_QP_FAILED', message, { errno: 'EIO', attribute: 'qpState' }));
+    this.end(failedError(message));
   }
 
   /** The end, with its cause if the program has not closed the queue pair. @internal */

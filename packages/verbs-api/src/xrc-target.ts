@@ -5,10 +5,10 @@ import {
   type QpAttr,
   type QpState,
   Ring,
-  RoceError,
+  type RoceError,
   type XrcTargetOpened,
 } from '@node-roce/transport';
-import { type CloseListener, Closing } from './closing.ts';
+import { type CloseListener, Closing, failedError } from './closing.ts';
 import {
   type ConnectionData,
   type ConnectOptions,
@@ -149,7 +149,7 @@ export class XrcTarget implements AsyncDisposable {
 
   /** The queue pair is in the error state. @internal */
   fail(message: string): void {
-    this.end(new RoceError('ERR_ROCE_QP_FAILED', message, { errno: 'EIO', attribute: 'qpState' }));
+    this.end(failedError(message));
   }
 
   /** The end, with its cause if the program has not closed it. @internal */
