@@ -14,6 +14,7 @@ export {
 } from './addresses.ts';
 export { RDMA_UDP_QKEY } from './datagram.ts';
 export { Endpoint, type Sink } from './endpoint.ts';
+export { invalid } from './errors.ts';
 export { type RequestTerms, refusalOf, requestOf, type WaitingRequest } from './incoming.ts';
 export { LocalSide } from './local-side.ts';
 export { bindPort, type PortBinding } from './ports.ts';

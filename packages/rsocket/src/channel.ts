@@ -1,22 +1,21 @@
 /** One rsocket connection: bytes both ways as WRITEs into each other's memory. */
 import type { CmId, SocketAddress, StreamChannel } from '@node-roce/rdmacm';
-import {
-  type CompletionQueue,
-  type MemoryRegion,
-  type ProtectionDomain,
-  type QueuePair,
-  RoceError,
-} from '@node-roce/verbs-api';
+import { invalid } from '@node-roce/rdmacm/parts';
+import { type MemoryRegion, RoceError } from '@node-roce/verbs-api';
 import { Inbound } from './inbound.ts';
+import { type IoMapping, Mappings } from './mappings.ts';
 import { Outbound, type Piece } from './outbound.ts';
+import { type BufferOptions, DEFAULTS, destroyParts, MAX_CONTROLS, makeParts, type Parts } from './parts.ts';
 import {
   type ConnectionData,
   Ctrl,
   dataOf,
   decodeConnectionData,
   encodeConnectionData,
+  encodeMapping,
   encodeTarget,
   immediate,
+  MAPPING_BYTES,
   Op,
   opOf,
   SGE_BYTES,
@@ -24,42 +23,15 @@ import {
   VERSION,
 } from './wire.ts';
 
-/** Sizes of a socket, as `SO_RCVBUF` and `SO_SNDBUF` set them in C. */
-export interface BufferOptions {
-  /** Bytes that the peer may send before they are read. Default 128 KiB. */
-  receiveBuffer?: number | undefined;
-  /** Bytes that may be under way to the peer. Default 128 KiB. */
-  sendBuffer?: number | undefined;
-  /** Messages under way, each way, 8 … 32,767. Default 384. */
-  queue?: number | undefined;
-  /** Milliseconds that a close waits for the peer. Default 5000. */
-  closeTimeout?: number | undefined;
-  /** Milliseconds between WRITEs of nothing, which find out that a silent peer is gone; 0: none. Default 2000. */
-  keepAlive?: number | undefined;
-}
-
-const DEFAULTS = {
-  receiveBuffer: 131_072,
-  sendBuffer: 131_072,
-  queue: 384,
-  closeTimeout: 5000,
-  keepAlive: 2000,
-};
-/** Control messages under way: the peer keeps as many receives back (rsocket.c `RS_QP_CTRL_SIZE`). */
-const MAX_CONTROLS = 4;
 /** Bytes of one read. */
 const READ_BYTES = 65_536;
 /** As librdmacm connects: no READs, retries for ever where receives are missing; one retry less, so that a dead peer is found within 10 s. */
 const PARAMETERS = { responderResources: 0, initiatorDepth: 0, retryCount: 6, rnrRetryCount: 7 } as const;
 
-interface Parts {
-  id: CmId;
-  pd: ProtectionDomain;
-  cq: CompletionQueue;
-  qp: QueuePair;
-  ring: MemoryRegion;
-  sgl: MemoryRegion;
-  outbox: MemoryRegion;
+/** Calls of a socket to its connection. */
+export interface RsocketCalls extends StreamChannel {
+  iomap(bytes: Uint8Array, offset: bigint): Promise<IoMapping>;
+  iowrite(bytes: Uint8Array, offset: bigint): Promise<void>;
 }
 
 /** The peer speaks another protocol, or breaks this one. */
@@ -70,10 +42,11 @@ const protocolError = (peer: string, what: string): RoceError =>
   });
 
 /** The channel of a stream. */
-export class RsocketChannel implements StreamChannel {
+export class RsocketChannel implements RsocketCalls {
   readonly #parts: Parts;
   readonly #sizes: Required<BufferOptions>;
   readonly #inbound: Inbound;
+  readonly #mappings: Mappings;
   #outbound: Outbound | undefined;
   #peer: ConnectionData | undefined;
   /** Entry of the peer's list that our next announcement goes to. */
@@ -81,8 +54,10 @@ export class RsocketChannel implements StreamChannel {
   #controls = 0;
   /** The place of the next announcement behind the bytes of `outbox`. */
   #slot = 0;
-  /** DATA messages under way. */
+  /** WRITEs under way, but for control messages. */
   #pending = 0;
+  /** Resolves when all of the last `iowrite` is under way. */
+  #direct: Promise<void> = Promise.resolve();
   /** A grant that came while the peer's reply was under way. */
   #early: number | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -102,43 +77,16 @@ export class RsocketChannel implements StreamChannel {
   /** Creates the objects of an id that has an address. Where it rejects, none is left; the id is the caller's. */
   static async open(id: CmId, options: BufferOptions): Promise<RsocketChannel> {
     const sizes = { ...DEFAULTS, ...options };
-    const { device } = id;
-    const pd = await device.allocPd();
-    const undo = [() => pd.dealloc()];
-    try {
-      const cq = await device.createCq(4 * sizes.queue);
-      undo.unshift(() => cq.destroy());
-      const qp = await id.createQp(pd, {
-        sendCq: cq,
-        cap: {
-          maxSendWr: sizes.queue + MAX_CONTROLS + 1,
-          maxRecvWr: sizes.queue + MAX_CONTROLS,
-          maxSendSge: 2,
-        },
-      });
-      undo.unshift(() => qp.close());
-      const register = async (bytes: number, access = {}) => {
-        const mr = await pd.registerMr(new Uint8Array(new SharedArrayBuffer(bytes)), { access });
-        undo.unshift(() => mr.deregister());
-        return mr;
-      };
-      const ring = await register(sizes.receiveBuffer, { remoteWrite: true });
-      const sgl = await register(SGL_ENTRIES * SGE_BYTES, { remoteWrite: true });
-      // Behind the bytes, an announcement for each control message under way.
-      const outbox = await register(sizes.sendBuffer + MAX_CONTROLS * SGE_BYTES);
-      return new RsocketChannel({ id, pd, cq, qp, ring, sgl, outbox }, sizes);
-    } catch (error) {
-      for (const step of undo) await step().catch(() => {});
-      throw error;
-    }
+    return new RsocketChannel(await makeParts(id, sizes), sizes);
   }
 
   private constructor(parts: Parts, sizes: Required<BufferOptions>) {
     this.#parts = parts;
     this.#sizes = sizes;
-    const { ring, qp, id } = parts;
+    const { ring, lists, qp, id, pd } = parts;
     const bytes = ring.bytes(0, sizes.receiveBuffer);
     this.#inbound = new Inbound({ bytes, addr: ring.addr, rkey: ring.rkey }, sizes.queue);
+    this.#mappings = new Mappings(pd, lists.bytes(SGL_ENTRIES * SGE_BYTES));
     for (let i = 0; i < sizes.queue + MAX_CONTROLS; i++) this.#receive();
     void id.disconnected.then(async () => {
       await Promise.all(this.#receiving);
@@ -165,12 +113,13 @@ export class RsocketChannel implements StreamChannel {
   }
 
   get #ownData(): Uint8Array {
-    const { sgl } = this.#parts;
+    const { lists } = this.#parts;
     return encodeConnectionData({
       isBigEndian: false,
       credits: this.#sizes.queue,
-      sgl: { addr: sgl.addr, key: sgl.rkey, length: SGL_ENTRIES },
+      sgl: { addr: lists.addr, key: lists.rkey, length: SGL_ENTRIES },
       buffer: this.#inbound.first,
+      mappings: this.#sizes.ioMappings,
     });
   }
 
@@ -194,8 +143,12 @@ export class RsocketChannel implements StreamChannel {
   }
 
   #outboundOf(data: ConnectionData): Outbound {
-    const { sgl, outbox } = this.#parts;
-    return new Outbound(sgl.bytes(0, SGL_ENTRIES * SGE_BYTES), outbox.bytes(0, this.#sizes.sendBuffer), data);
+    const { lists, outbox } = this.#parts;
+    return new Outbound(
+      lists.bytes(0, SGL_ENTRIES * SGE_BYTES),
+      outbox.bytes(0, this.#sizes.sendBuffer),
+      data,
+    );
   }
 
   #begin(privateData: Uint8Array | undefined): void {
@@ -247,7 +200,9 @@ export class RsocketChannel implements StreamChannel {
         if (data === Ctrl.DISCONNECT) this.#isPeerGone = true;
         break;
       case Op.IOMAP:
-        break; // Buffers that its program offers for direct WRITEs: streams make none.
+        this.#inbound.passed(); // The entry is in memory: `iowrite` finds it there.
+        this.#grant();
+        break;
       default:
         if (!this.#inbound.arrived(data))
           this.#fail(protocolError(this.#name, `it has written ${data} bytes without room or credit`));
@@ -287,25 +242,82 @@ export class RsocketChannel implements StreamChannel {
         }
         const part = chunk.subarray(at, at + most);
         at += part.length;
-        this.#send(this.#outbound!.place(part));
+        void this.#send(this.#outbound!.place(part), Op.DATA, part.length);
         this.onProgress();
       }
     }
   }
 
-  #send({ ranges, length, addr, rkey }: Piece): void {
+  /** Posts what was placed: a message, or a WRITE that takes no receive of the peer. Resolves when the peer's adapter has it. */
+  #send({ ranges, length, addr, rkey }: Piece, op?: number, data = 0): Promise<void> {
     const { qp, outbox } = this.#parts;
     const list = ranges.map((range) => ({ mr: outbox, ...range }));
     this.#pending++;
-    const sending = qp.write(list, { addr, rkey }, { immData: immediate(Op.DATA, length) });
-    sending.then(
+    const options = op === undefined ? {} : { immData: immediate(op, data) };
+    const sending = qp.write(list, { addr, rkey }, options).then(
       () => {
         this.#pending--;
         this.#outbound!.completed(length);
         this.#wake();
       },
-      (error) => this.#fail(error),
+      (error) => {
+        this.#fail(error);
+        throw error;
+      },
     );
+    sending.catch(() => {}); // `#fail` has it.
+    return sending;
+  }
+
+  /** Whether a WRITE of so many bytes may be placed and posted now. Throws where the connection has ended. */
+  #mayPost(bytes: number, needsCredit: boolean): boolean {
+    this.#checkOpen();
+    const { free, hasCredit } = this.#outbound!;
+    return this.#pending < this.#sizes.queue && free >= bytes && (hasCredit || !needsCredit);
+  }
+
+  /** Offers memory to the peer. */
+  async iomap(bytes: Uint8Array, offset: bigint): Promise<IoMapping> {
+    this.#checkOpen();
+    if (this.#sizes.sendBuffer < MAPPING_BYTES)
+      throw invalid('sendBuffer', `${this.#sizes.sendBuffer}`, `${MAPPING_BYTES} or more, for iomap`);
+    const { sgl, mappings, isBigEndian } = this.#peer!;
+    return this.#mappings.offer(bytes, offset, mappings, async (place, entry) => {
+      while (!this.#mayPost(MAPPING_BYTES, true)) await this.#event();
+      const at = BigInt(sgl.length * SGE_BYTES + place * MAPPING_BYTES);
+      const piece = this.#outbound!.placeMessage(encodeMapping(entry, !isBigEndian), sgl.addr + at, sgl.key);
+      await this.#send(piece, Op.IOMAP, place);
+    });
+  }
+
+  /** Writes into memory that the peer offers; resolves when the peer's adapter has all of it. Calls are in order. */
+  async iowrite(bytes: Uint8Array, offset: bigint): Promise<void> {
+    const before = this.#direct;
+    let isPosted = () => {};
+    this.#direct = new Promise((resolve) => {
+      isPosted = resolve;
+    });
+    let sending: Promise<void> | undefined;
+    try {
+      await before;
+      this.#checkOpen();
+      for (let at = 0; at < bytes.length; ) {
+        const target = this.#mappings.find(offset + BigInt(at));
+        if (!target)
+          throw invalid('offset', `${offset + BigInt(at)}`, 'memory that the peer has mapped there');
+        if (!this.#mayPost(1, false)) {
+          await this.#event();
+          continue;
+        }
+        const part = bytes.subarray(at, at + Math.min(target.length, this.#outbound!.free));
+        at += part.length;
+        sending = this.#send(this.#outbound!.placeAt(part, target.addr, target.key));
+        this.onProgress();
+      }
+    } finally {
+      isPosted();
+    }
+    await sending;
   }
 
   /** Announces room, where the peer is owed that and a control message may go. */
@@ -403,18 +415,13 @@ export class RsocketChannel implements StreamChannel {
 
   /** Ends it without a wait for the peer, which hears of it all the same. */
   async discard(): Promise<void> {
-    const { id, qp, cq, pd, ring, sgl, outbox } = this.#parts;
-    const ignore = () => {};
     clearInterval(this.#timer);
     this.#isClosed = true;
     this.#wake();
-    qp.asyncEvents.waive();
-    cq.asyncEvents.waive();
-    await qp.close().catch(ignore);
-    for (const each of [ring, sgl, outbox]) await each.deregister().catch(ignore);
-    await cq.destroy().catch(ignore);
-    await pd.dealloc().catch(ignore);
-    await id.destroy().catch(ignore);
+    // The peer may write no more before its memory is the program's again.
+    await this.#parts.qp.close().catch(() => {});
+    await this.#mappings.close();
+    await destroyParts(this.#parts);
   }
 
   #fail(error: unknown): void {

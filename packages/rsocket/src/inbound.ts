@@ -65,6 +65,11 @@ export class Inbound {
     return true;
   }
 
+  /** A message without bytes for the ring took a receive, which is posted again, and a number of the peer's. */
+  passed(): void {
+    this.#sequence = (this.#sequence + 1) & SEQUENCE;
+  }
+
   /** Takes what has come, `most` bytes at most but one message at least, as bytes of the caller's own. */
   take(most: number): Uint8Array {
     let count = 0;

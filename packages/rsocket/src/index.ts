@@ -1,6 +1,7 @@
 /** Sockets over RDMA: the rsockets of librdmacm as Node streams. */
 export type { StreamOptions } from '@node-roce/rdmacm';
-export type { BufferOptions } from './channel.ts';
+export { IoMapping } from './mappings.ts';
+export type { BufferOptions } from './parts.ts';
 export { RsocketServer } from './server.ts';
 export { RSocket } from './socket.ts';
 export {

@@ -11,6 +11,7 @@ import {
   STRING,
   within,
 } from '@node-roce/verbs-api/options';
+import { MAX_MAPPINGS } from './wire.ts';
 
 const BYTES = within(2, 2 ** 30);
 const MILLISECONDS = within(0, 2 ** 31 - 1);
@@ -20,6 +21,7 @@ const COMMON: OptionTypes = {
   receiveBuffer: BYTES,
   sendBuffer: BYTES,
   queue: within(8, 32_767),
+  ioMappings: within(0, MAX_MAPPINGS),
   closeTimeout: MILLISECONDS,
   keepAlive: MILLISECONDS,
   allowHalfOpen: BOOLEAN,

@@ -45,11 +45,20 @@ export class Outbound {
     this.#limit = limit & SEQUENCE;
   }
 
+  /** Whether the peer has a receive for one more message. */
+  get hasCredit(): boolean {
+    return this.#sequence !== this.#limit;
+  }
+
+  /** Bytes of our own memory that may be written now, in one WRITE. */
+  get free(): number {
+    return Math.min(this.#buffer.length - this.#used, MAX_MESSAGE);
+  }
+
   /** Bytes that may go now in one message; 0: wait for the peer, or for WRITEs to complete. */
   get room(): number {
     if (this.#target.length === 0) this.#next();
-    if (this.#sequence === this.#limit) return 0;
-    return Math.min(this.#target.length, this.#buffer.length - this.#used, MAX_MESSAGE);
+    return this.hasCredit ? Math.min(this.#target.length, this.free) : 0;
   }
 
   /** The next buffer, where the peer has announced it. */
@@ -65,19 +74,30 @@ export class Outbound {
   /** Copies bytes, `room` at most, for a WRITE that has to be posted. */
   place(bytes: Uint8Array): Piece {
     const { length } = bytes;
+    const { addr, key } = this.#target;
+    this.#target.addr += BigInt(length);
+    this.#target.length -= length;
+    return this.placeMessage(bytes, addr, key);
+  }
+
+  /** Copies bytes, `free` at most, for a message to another place of the peer's memory. It takes a credit. */
+  placeMessage(bytes: Uint8Array, addr: bigint, key: number): Piece {
+    this.#sequence = (this.#sequence + 1) & SEQUENCE;
+    return this.placeAt(bytes, addr, key);
+  }
+
+  /** Copies bytes, `free` at most, for a WRITE that is no message: it takes no receive of the peer. */
+  placeAt(bytes: Uint8Array, addr: bigint, rkey: number): Piece {
+    const { length } = bytes;
     const offset = this.#tail;
     const toEnd = Math.min(length, this.#buffer.length - offset);
     this.#buffer.set(bytes.subarray(0, toEnd), offset);
     this.#buffer.set(bytes.subarray(toEnd), 0);
     const ranges = [{ offset, length: toEnd }];
     if (toEnd < length) ranges.push({ offset: 0, length: length - toEnd });
-    const { addr, key } = this.#target;
     this.#tail = (offset + length) % this.#buffer.length;
     this.#used += length;
-    this.#sequence = (this.#sequence + 1) & SEQUENCE;
-    this.#target.addr += BigInt(length);
-    this.#target.length -= length;
-    return { ranges, length, addr, rkey: key };
+    return { ranges, length, addr, rkey };
   }
 
   /** A WRITE has completed: its bytes are no longer needed. They complete in order. */

@@ -374,7 +374,7 @@ test('entries and credits of a hostile peer: what is placed stays in its buffer 
   const sgl = new Uint8Array(32);
   const first = { addr: 0n, key: 1, length: 100 };
   const outbound = new Outbound(sgl, new Uint8Array(50), {
-    ...{ version: 1, isBigEndian: false, credits: 5, sgl: first },
+    ...{ version: 1, isBigEndian: false, credits: 5, sgl: first, mappings: 0 },
     buffer: first,
   });
   const placed: number[] = [];

@@ -3,7 +3,8 @@ import { inspect } from 'node:util';
 import type { CmId, IdOptions, StreamOptions } from '@node-roce/rdmacm';
 import { Acceptor } from '@node-roce/rdmacm/parts';
 import { RoceError } from '@node-roce/verbs-api';
-import { type BufferOptions, RsocketChannel } from './channel.ts';
+import { RsocketChannel } from './channel.ts';
+import type { BufferOptions } from './parts.ts';
 import { RSocket } from './socket.ts';
 
 /** Options that concern requests. */

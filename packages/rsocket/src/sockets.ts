@@ -1,14 +1,10 @@
 /** Sockets: connecting and listening, as `node:net` has them. */
-import {
-  CmId,
-  type IdOptions,
-  type SocketAddress,
-  type StreamChannel,
-  type StreamOptions,
-} from '@node-roce/rdmacm';
+import { CmId, type IdOptions, type SocketAddress, type StreamOptions } from '@node-roce/rdmacm';
 import { RoceError } from '@node-roce/verbs-api';
-import { type BufferOptions, RsocketChannel } from './channel.ts';
+import { type RsocketCalls, RsocketChannel } from './channel.ts';
+import type { IoMapping } from './mappings.ts';
 import { checkConnect, checkListen } from './options.ts';
+import type { BufferOptions } from './parts.ts';
 import { RsocketServer } from './server.ts';
 import { RSocket } from './socket.ts';
 
@@ -48,8 +44,8 @@ const idOptions = ({ device, deviceOptions, ackTimeoutMs, timing }: CommonOption
 });
 
 const bufferOptions = (options: BufferOptions): BufferOptions => {
-  const { receiveBuffer, sendBuffer, queue, closeTimeout, keepAlive } = options;
-  const all = { receiveBuffer, sendBuffer, queue, closeTimeout, keepAlive };
+  const { receiveBuffer, sendBuffer, queue, ioMappings, closeTimeout, keepAlive } = options;
+  const all = { receiveBuffer, sendBuffer, queue, ioMappings, closeTimeout, keepAlive };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 };
 
@@ -96,7 +92,7 @@ const timeoutError = (host: string, port: number, milliseconds: number): RoceErr
   );
 
 /** A connection that is being made: its calls wait for it. */
-class Connecting implements StreamChannel {
+class Connecting implements RsocketCalls {
   readonly #opening: Promise<RsocketChannel>;
   readonly #attempt: AbortController;
   #channel: RsocketChannel | undefined;
@@ -135,6 +131,14 @@ class Connecting implements StreamChannel {
 
   async read(): Promise<Uint8Array | undefined> {
     return (await this.#opening).read();
+  }
+
+  async iomap(bytes: Uint8Array, offset: bigint): Promise<IoMapping> {
+    return (await this.#opening).iomap(bytes, offset);
+  }
+
+  async iowrite(bytes: Uint8Array, offset: bigint): Promise<void> {
+    await (await this.#opening).iowrite(bytes, offset);
   }
 
   async close(isComplete: boolean): Promise<void> {

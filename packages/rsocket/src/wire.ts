@@ -10,8 +10,14 @@ export const SGE_BYTES = 16;
 /** Entries of that list: the peer writes each of the two halves of our ring in turn. */
 export const SGL_ENTRIES = 2;
 
-/** `flags`: the sender's numbers in memory are big-endian. */
+/** Of an entry of the list behind it, which names memory that the peer may write to by offset. */
+export const MAPPING_BYTES = 24;
+
+/** `flags`: the sender's numbers in memory are big-endian; it has that list, which may be empty. */
 const NET = 1;
+const IOMAP = 2;
+/** Numbers of entries up to this one stand for themselves; of larger ones, only multiples of 256 can be named. */
+export const MAX_MAPPINGS = 128;
 
 /** A buffer of the peer, or of ours for it. */
 export interface Target {
@@ -30,14 +36,23 @@ export interface ConnectionData {
   sgl: Target;
   /** The first buffer that its peer may write to. */
   buffer: Target;
+  /** Entries behind the list, for memory that its peer offers. */
+  mappings: number;
 }
 
-export function encodeConnectionData({ credits, sgl, buffer }: Omit<ConnectionData, 'version'>): Uint8Array {
+export function encodeConnectionData({
+  credits,
+  sgl,
+  buffer,
+  mappings = 0,
+}: Omit<ConnectionData, 'version' | 'mappings'> & { mappings?: number }): Uint8Array {
   const bytes = new Uint8Array(CONNECTION_DATA_BYTES);
   const view = new DataView(bytes.buffer);
-  // Our list is read little-endian on any machine: `flags` 0.
+  // Our lists are read little-endian on any machine: no NET.
   view.setUint8(0, VERSION);
+  view.setUint8(1, IOMAP);
   view.setUint16(2, credits);
+  view.setUint8(7, mappings);
   encodeTarget(view, 8, sgl, false);
   encodeTarget(view, 24, buffer, false);
   return bytes;
@@ -47,12 +62,15 @@ export function encodeConnectionData({ credits, sgl, buffer }: Omit<ConnectionDa
 export function decodeConnectionData(bytes: Uint8Array): ConnectionData | undefined {
   if (bytes.length < CONNECTION_DATA_BYTES) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, CONNECTION_DATA_BYTES);
+  const flags = view.getUint8(1);
+  const scaled = view.getUint8(7);
   return {
     version: view.getUint8(0),
-    isBigEndian: (view.getUint8(1) & NET) !== 0,
+    isBigEndian: (flags & NET) !== 0,
     credits: view.getUint16(2),
     sgl: decodeTarget(view, 8, false),
     buffer: decodeTarget(view, 24, false),
+    mappings: (flags & IOMAP) === 0 ? 0 : scaled <= MAX_MAPPINGS ? scaled : (scaled - MAX_MAPPINGS) * 256,
   };
 }
 
@@ -71,6 +89,24 @@ export const decodeTarget = (view: DataView, at: number, little: boolean): Targe
   addr: view.getBigUint64(at, little),
   key: view.getUint32(at + 8, little),
   length: view.getUint32(at + 12, little),
+});
+
+/** Memory that a side offers: the offset that its first byte has for the peer, and where it is. */
+export interface MappingEntry extends Target {
+  offset: bigint;
+}
+
+export function encodeMapping(entry: MappingEntry, little: boolean): Uint8Array {
+  const bytes = new Uint8Array(MAPPING_BYTES);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, entry.offset, little);
+  encodeTarget(view, 8, entry, little);
+  return bytes;
+}
+
+export const decodeMapping = (view: DataView, at: number, little: boolean): MappingEntry => ({
+  offset: view.getBigUint64(at, little),
+  ...decodeTarget(view, at + 8, little),
 });
 
 /** The upper three bits of an immediate; all others are data, too. */
