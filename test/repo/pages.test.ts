@@ -154,6 +154,8 @@ test('README.md has commands of other pages as they stand there, where tests run
 
 test('no page installs by npx from the registry: the packages are not published', async () => {
   expect(page('README.md')).toContain('The packages are not published yet');
-  const pages = [...(await files('*.md')), ...(await files('.github'))].filter((path) => !/^(CHANGELOG|test)/.test(path));
+  const pages = [...(await files('*.md')), ...(await files('.github'))].filter(
+    (path) => !/^(CHANGELOG|test)/.test(path),
+  );
   expect(pages.filter((path) => /\bnpx (--yes )?(@node-roce|node-roce|roce)\b/.test(page(path)))).toEqual([]);
 });

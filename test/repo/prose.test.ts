@@ -1,4 +1,4 @@
-/** The check of the prose (scripts/prose) finds a word of its list in every kind of text. */
+/** The check of the prose (scripts/prose) finds a wrong name of its list in every kind of text. */
 import { describe, expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { files, readRules, violations } from '../../scripts/prose/check.mjs';
@@ -14,38 +14,42 @@ test('every source file and page is read', () => {
   expect(list.filter((path) => path.includes('node_modules'))).toEqual([]);
 });
 
-describe('a planted word', () => {
+describe('a wrong name', () => {
   test.each([
-    ['an error', 'a.ts', "throw new RoceError('X', 'whoever posts is told', {});", 2],
-    ['a template', 'a.ts', 'const text = `' + '$' + '{name} is not an address in figures`;', 1],
-    ['a word of a template', 'a.mjs', 'const text = `' + '$' + '{call} says ' + '$' + '{code}`;', 1],
-    ['a docstring', 'a.ts', '/**\n * Wakes whoever waits.\n */\nexport const a = 1;\n', 1],
-    ['a later sentence of one', 'a.ts', '/** Wakes. Then it is\n * told. */\nexport const a = 1;\n', 1],
-    ['the begin of a docstring', 'a.ts', '/** What the send queue holds. */\nexport const a = 1;', 1],
-    ['the begin of a sentence', 'a.ts', '// Some are kept. What is left is dropped.\n', 1],
-    ['a comment', 'a.tsx', 'const a = 1; // as the kernel says\n', 1],
-    ['a phrase over two lines', 'a.ts', '// A packet that goes\n// again is counted.\n', 1],
-    ['a title', 'a.test.ts', "test.each([1])('the peer is told', () => {});", 1],
-    ['a title of a row', 'a.test.ts', "test.each([['a peer that tells it']])('%s', () => {});", 1],
-    ['the begin of a title', 'a.test.ts', "test('what is left is dropped', () => {});", 1],
-    ['a page', 'docs/a.md', 'The table\nfor people.\n', 1],
-    ['a phrase of a page', 'docs/a.md', 'Packets in\nhand.\n', 1],
-    ['a comment of a page', 'docs/a.md', '```sh\nnpm test # says so\n```\n', 1],
-    ['a comment of C', 'a.cc', '/// Bytes beside\n/// the slab.\nint says = 1;\n', 1],
-    ['a string of C', 'a.c', 'die("whoever asks");\n', 1],
-    ['a script', '.ci/run', 'x=1 # as the kernel says\nsays "$x"\n', 1],
-    ['a manifest', 'package.json', '{ "description": "Speaks to whoever asks" }', 1],
-    ['a drawing', 'a.svg', '<text class="says">frames beside it</text>', 1],
+    ['an error', 'a.ts', "throw new RoceError('X', 'Infiniband is on Github', {});", 2],
+    ['a template', 'a.ts', 'const text = `' + '$' + '{name} is not an address of Infiniband`;', 1],
+    ['a word of a template', 'a.mjs', 'const text = `' + '$' + '{call} Javascript ' + '$' + '{code}`;', 1],
+    ['a docstring', 'a.ts', '/**\n * Wakes Javascript.\n */\nexport const a = 1;\n', 1],
+    ['a later sentence of one', 'a.ts', '/** Wakes. Then it is\n * Github. */\nexport const a = 1;\n', 1],
+    ['a comment', 'a.tsx', 'const a = 1; // as Infiniband has it\n', 1],
+    ['a phrase over two lines', 'a.ts', '// A kernel of User\n// Mode Linux.\n', 1],
+    ['a title', 'a.test.ts', "test.each([1])('the peer is on Github', () => {});", 1],
+    ['a title of a row', 'a.test.ts', "test.each([['a peer on Github']])('%s', () => {});", 1],
+    ['a page', 'docs/a.md', 'The table\nof Infiniband.\n', 1],
+    ['a phrase of a page', 'docs/a.md', 'A user\nmode Linux.\n', 1],
+    ['a comment of a page', 'docs/a.md', '```sh\nnpm test # of Typescript\n```\n', 1],
+    ['a comment of C', 'a.cc', '/// Bytes of\n/// Infiniband.\nint Github = 1;\n', 1],
+    ['a string of C', 'a.c', 'die("no Infiniband");\n', 1],
+    ['a script', '.ci/run', 'x=1 # as Github has it\nGithub "$x"\n', 1],
+    ['a manifest', 'package.json', '{ "description": "Speaks to Infiniband" }', 1],
+    ['a drawing', 'a.svg', '<text class="Github">frames of Infiniband</text>', 1],
   ])('in %s is found', (_where, path, content, count) => {
     expect(found(path, content).length).toBe(count);
   });
 
   test('is named with its line and what to write instead', () => {
     const code =
-      "const a = 1;\n\n// A long comment,\n// which whoever reads;\nthrow new Error('whoever posts waits');";
-    const instead = '"whoever": name the subject: the caller, a subscriber, programs that …';
+      "const a = 1;\n\n// A long comment,\n// which Github has;\nthrow new Error('no Github here');";
+    const instead = '"Github": GitHub';
     expect(found('a.ts', code)).toEqual([`a.ts:4: comment: ${instead}`, `a.ts:5: message: ${instead}`]);
   });
+});
+
+test('a path of one machine is found, in code too', () => {
+  const [work, shared] = [['', 'work', 'clone'].join('/'), ['..', '..', 'shared', 'a'].join('/')];
+  expect(found('a.ts', `const a = '${work}';\nread('${shared}');`)).toHaveLength(2);
+  expect(found('docs/a.md', `See \`${shared}\` and ${work}.`)).toHaveLength(2);
+  expect(found('a.ts', "import { a } from '../shared-memory/a.ts';\nconst b = 'homework/';")).toEqual([]);
 });
 
 test('an exported class without a docstring is found', () => {
@@ -62,10 +66,9 @@ test('a blank line between the head comment and the imports is found', () => {
 
 test('code and names are not prose', () => {
   expect(
-    found('a.ts', "/** Wakes `whoever`. @param told the messages */\nimport a from './whoever.ts';"),
+    found('a.ts', "/** Wakes `Github`. @param Github the messages */\nimport a from './Github.ts';"),
   ).toEqual([]);
-  expect(found('a.ts', "const whoever = 'whoever';\nwhoever.tell(`" + '$' + '{told}/said`);')).toEqual([]);
-  expect(found('a.c', '#include "whoever.h"\nsay(told);\n')).toEqual([]);
-  expect(found('docs/a.md', '```\nwhoever\n```\nA `whoever` and [a link](whoever.md).\n')).toEqual([]);
-  expect(found('docs/a.md', '## What it needs\n\nMemory. What does it need?\n')).toEqual([]);
+  expect(found('a.ts', "const Github = 'Github';\nGithub.tell(`" + '$' + '{Github}/Github`);')).toEqual([]);
+  expect(found('a.c', '#include "Github.h"\nsay(Github);\n')).toEqual([]);
+  expect(found('docs/a.md', '```\nGithub\n```\nA `Github` and [a link](Github.md).\n')).toEqual([]);
 });
