@@ -152,6 +152,15 @@ test('README.md has commands of other pages as they stand there, where tests run
   expect(ci).toContain(job);
 });
 
+test.each(['docs', 'docs/guide'])('%s/README.md leads to each page of its folder', async (folder) => {
+  const map = page(`${folder}/README.md`);
+  const names = (await files(`${folder}/*.md`))
+    .map((path) => path.slice(folder.length + 1))
+    .filter((name) => name !== 'README.md' && !name.includes('/'));
+  expect(names.length).toBeGreaterThan(10);
+  expect(names.filter((name) => !map.includes(`(${name}`))).toEqual([]);
+});
+
 test('no page installs by npx from the registry: the packages are not published', async () => {
   expect(page('README.md')).toContain('The packages are not published yet');
   const pages = [...(await files('*.md')), ...(await files('.github'))].filter(
