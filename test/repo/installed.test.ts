@@ -4,8 +4,6 @@
  */
 // @module-tag slow
 import { execFile, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import {
   cpSync,
   existsSync,
@@ -19,7 +17,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import type { Server } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -34,6 +32,7 @@ import { buildId } from '../../native/build-id.mjs';
 import { nodeDir } from '../../scripts/node-dir.mjs';
 // @ts-expect-error: plain JavaScript
 import { PRODUCTS } from '../../scripts/release/products.mjs';
+import { serveRegistry } from './registry.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -118,38 +117,6 @@ while (v.ibv_poll_cq(cq, 1, wc) === 0) await new Promise((resolve) => setImmedia
 console.log(v.ibv_wc_status_str(wc.status), wc.wr_id, new TextDecoder().decode(memory.subarray(32, 41)));
 await v.ibv_close_device(context);
 `;
-
-/** A registry on loopback with the packages of a folder; requests for others go to npm's own registry. */
-async function serveRegistry(folder: string): Promise<Server> {
-  const upstream = (await run('npm', ['config', 'get', 'registry'])).stdout.trim();
-  const packages = new Map<string, { file: string; manifest: object; integrity: string }>();
-  for (const file of readdirSync(folder)) {
-    const { stdout } = await run('tar', ['-xOf', join(folder, file), 'package/package.json']);
-    const integrity = createHash('sha512')
-      .update(readFileSync(join(folder, file)))
-      .digest('base64');
-    const manifest = JSON.parse(stdout);
-    packages.set(manifest.name, { file, manifest, integrity: `sha512-${integrity}` });
-  }
-  const server = createServer(async (request, response) => {
-    const path = decodeURIComponent(request.url ?? '/').slice(1);
-    const found = packages.get(path);
-    if (found) {
-      const tarball = `http://${request.headers.host}/tarballs/${found.file}`;
-      const entry = { ...found.manifest, dist: { tarball, integrity: found.integrity } };
-      const time = { created: '2026-01-01T00:00:00.000Z', [version]: '2026-01-01T00:00:00.000Z' };
-      const versions = { [version]: entry };
-      response.setHeader('content-type', 'application/json');
-      response.end(JSON.stringify({ name: path, 'dist-tags': { latest: version }, versions, time }));
-    } else if (path.startsWith('tarballs/')) {
-      response.end(readFileSync(join(folder, path.slice('tarballs/'.length))));
-    } else {
-      response.writeHead(302, { location: new URL(`${request.url}`.slice(1), upstream).href }).end();
-    }
-  });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  return server;
-}
 
 describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
   beforeAll(async () => {
@@ -289,7 +256,8 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
   describe('from a registry', () => {
     let registry: Server;
     beforeAll(async () => {
-      registry = await serveRegistry(tarballs);
+      const upstream = (await run('npm', ['config', 'get', 'registry'])).stdout.trim();
+      registry = await serveRegistry(tarballs, upstream);
     });
     afterAll(() => registry.close());
 
