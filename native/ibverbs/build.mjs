@@ -7,7 +7,7 @@
 // The names and versions of its symbols are those of the installed library and of the releases in releases/: programs are linked with
 // them, and the version of the private ones differs between releases. A symbol that is missing here becomes a function that fails with
 // EOPNOTSUPP. `--list` prints the symbols of another release's library.
-// In the same folder: libroce-paths.so (paths/), which is preloaded.
+// In the same folder: libroce-paths.so (paths/), which is preloaded, and libibverbs.so, which loads libibverbs.so.1.
 // `--prebuilt` builds them into DIR for the package on the registry: they run on glibc 2.28 and newer, and on ARCH (x64 or arm64) with the cross
 // compiler of Debian. There, a failure is an error.
 // `--sanitize` builds them with AddressSanitizer and UndefinedBehaviorSanitizer into sanitized/, next to the usual ones.
@@ -248,6 +248,12 @@ output(compiler, [
   ...[`-Wl,--version-script=${join(next, 'versions-paths')}`, join(next, 'messages.o')],
   ...paths.filter((name) => name.endsWith('.c')),
   ...[...needed, '-o', join(next, 'libroce-paths.so')],
+]);
+// Programs that load the library at run time may ask for the name without a version (NCCL does), and would get the system's. It is a library
+// that needs ours; packages of npm have no links.
+output(compiler, [
+  ...['-shared', '-nostdlib', '-s', '-Wl,--no-as-needed', `-L${next}`, '-l:libibverbs.so.1'],
+  ...['-o', join(next, 'libibverbs.so')],
 ]);
 
 // A file takes the place of another at once. The stamp comes last: what is not complete is built again.

@@ -1,8 +1,16 @@
 // The connection of a context to the device: its calls, events and objects.
 #include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "roce.h"
+
+// Of the errors that programs print after that, none names the device.
+static void report_end(void) {
+  static atomic_int reported;
+  if (atomic_exchange(&reported, 1) == 0) dprintf(STDERR_FILENO, "libibverbs of roce run: the device has ended the connection\n");
+}
 
 int roce_ask(struct roce_context *r, enum roce_call call, const void *request, size_t request_bytes, void *reply, size_t reply_bytes) {
   NOT_CANCELLED;
@@ -14,7 +22,10 @@ int roce_ask(struct roce_context *r, enum roce_call call, const void *request, s
   pthread_mutex_lock(&r->lock);
   error = roce_exchange(r->socket, call, request, request_bytes, reply, reply_bytes);
   // After half a message nothing can be understood any more.
-  if (error == EIO) shutdown(r->socket, SHUT_RDWR);
+  if (error == EIO) {
+    shutdown(r->socket, SHUT_RDWR);
+    report_end();
+  }
   pthread_mutex_unlock(&r->lock);
   return error;
 }

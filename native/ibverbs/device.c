@@ -2,6 +2,7 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -17,9 +18,18 @@ static struct ibv_device the_device = {
     .ibdev_path = "/sys/class/infiniband/roce0",
 };
 
+// A program prints that there are no devices, which misleads. Of a device of another user, roce_dial has said so.
+static void report_none(int error) {
+  static atomic_int reported;
+  const char *path = getenv("ROCE_SOCKET");
+  if (path != NULL && error != EACCES && atomic_exchange(&reported, 1) == 0)
+    dprintf(STDERR_FILENO, "libibverbs of roce run: no device answers at %s: %s\n", path, strerror(error));
+}
+
 struct ibv_device **ibv_get_device_list(int *count) {
   struct ibv_device **list = calloc(2, sizeof *list);
   int fd = roce_dial();
+  if (fd < 0) report_none(errno);
   if (count != NULL) *count = 0;
   if (list == NULL) {
     if (fd >= 0) close(fd);

@@ -18,6 +18,8 @@ int roce_rings_open(struct roce_context *r, int arena, int doorbell, const struc
     if (error == EAGAIN)
       dprintf(STDERR_FILENO, "libibverbs of roce run: the limit of locked memory (ulimit -l) has no room for %u MiB of rings, after mlockall(MCL_FUTURE)\n",
               shape->arena_bytes >> 20);
+    else dprintf(STDERR_FILENO, "libibverbs of roce run: %u MiB of addresses for rings: %s (limit of address space: ulimit -v)\n",
+                 shape->arena_bytes >> 20, strerror(error));
     close(doorbell);
     errno = error;
     return -1;

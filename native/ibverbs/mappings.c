@@ -42,6 +42,10 @@ static int open_maps(struct maps *maps) {
   return maps->fd < 0 ? -1 : 0;
 }
 
+static const char *why_not_opened(void) {
+  return errno == EMFILE ? "no descriptor is left for /proc/self/maps" : "/proc/self/maps can't be opened; it is needed";
+}
+
 // 1, 0 at the end, or −1.
 static int next_line(struct maps *maps) {
   for (size_t length = 0;;) {
@@ -103,7 +107,10 @@ int roce_private_parts(const struct roce_file *file, uintptr_t start, uintptr_t 
   struct mapping map;
   uintptr_t at = start;
   int error = 0;
-  if (open_maps(&maps) != 0) return -1;
+  if (open_maps(&maps) != 0) {
+    *why = why_not_opened();
+    return -1;
+  }
   while (at < end && error == 0 && next_mapping(&maps, &map) == 1) {
     const char *kind;
     uintptr_t to = map.to < end ? map.to : end;
@@ -138,7 +145,7 @@ int roce_check_mapped(uintptr_t start, uintptr_t end, int writes, const char **w
   uintptr_t at = start;
   int is_right = 1;
   if (open_maps(&maps) != 0) {
-    *why = "/proc/self/maps can't be opened";
+    *why = why_not_opened();
     return -1;
   }
   while (at < end && is_right && next_mapping(&maps, &map) == 1) {

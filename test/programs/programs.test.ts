@@ -167,6 +167,63 @@ print(v.ibv_open_device(device) is not None)
     await expect.poll(() => devices.servers[0].status).toEqual({ programs: 0, objects: 0 });
   });
 
+  test('a device that has ended, and one that is not there, are named', async () => {
+    const script = `
+import ctypes, time
+v = ctypes.CDLL('libibverbs.so.1')
+for name in ['ibv_get_device_list', 'ibv_open_device', 'ibv_alloc_pd']: getattr(v, name).restype = ctypes.c_void_p
+v.ibv_open_device.argtypes = v.ibv_alloc_pd.argtypes = [ctypes.c_void_p]
+context = v.ibv_open_device(ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0])
+print('ready', flush=True)
+while v.ibv_alloc_pd(context): time.sleep(0.05)
+for i in range(3):
+    count = ctypes.c_int(-1)
+    v.ibv_alloc_pd(context)
+    v.ibv_get_device_list(ctypes.byref(count))
+    print(count.value)
+`;
+    const own = await Devices.open('127.0.0.70');
+    const { path } = own.servers[0];
+    const program = own.start(0, '/usr/bin/python3', ['-c', script]);
+    await once(program.child.stdout!, 'data');
+    await own.close();
+    const { output } = await program.ended;
+    expect(output.trimEnd().split('\n').sort()).toEqual([
+      '0',
+      '0',
+      '0',
+      expect.stringMatching(`^libibverbs of roce run: no device answers at ${path}: `),
+      'libibverbs of roce run: the device has ended the connection',
+      'ready',
+    ]);
+  });
+
+  test('a program may load the library by the name without a version', async () => {
+    const script = `
+import ctypes
+count = ctypes.c_int(-1)
+ctypes.CDLL('libibverbs.so').ibv_get_device_list(ctypes.byref(count))
+print(count.value)
+`;
+    expect((await devices.start(0, '/usr/bin/python3', ['-c', script]).ended).output).toBe('1\n');
+  });
+
+  test('too little address space for the rings is named', async () => {
+    const { code, output } = await devices.start(0, 'prlimit', ['--as=500000000', 'ibv_devinfo']).ended;
+    expect(code).not.toBe(0);
+    expect(output).toMatch(/1024 MiB of addresses for rings: Cannot allocate memory \(.*ulimit -v\)/);
+  });
+
+  test.skipIf(process.getuid?.() !== 0)(
+    'a root without /proc is named where memory is registered',
+    async () => {
+      const hidden = 'mount -t tmpfs none /proc && exec ibv_rc_pingpong -g 0 127.0.0.70';
+      const { code, output } = await devices.start(0, 'unshare', ['-m', 'sh', '-c', hidden]).ended;
+      expect(code).not.toBe(0);
+      expect(output).toMatch(/can't be registered: \/proc\/self\/maps can't be opened; it is needed/);
+    },
+  );
+
   test('ROCE_DEBUG=1 prints why a call has failed', async () => {
     const script = `
 import ctypes

@@ -3,6 +3,7 @@
     ucma.py rules           checks errno of wrong commands, and descriptors; prints "ok"
     ucma.py hold PORT       listens, prints "listening" and stays
     ucma.py ended           prints "ready", waits until its device has ended, and looks at its channels; prints "ok"
+    ucma.py channels N      opens channels, closes half, opens as many anew, and uses all; prints "ok"
     ucma.py wild SEED SECONDS
                             commands of all kinds with wild contents; prints "N commands, M succeeded, K channels"
 """
@@ -267,11 +268,25 @@ def wild(seed, seconds):
     print(f'{commands} commands, {succeeded} succeeded, {opened} channels')
 
 
+def channels(count):
+    opened = [channel() for _ in range(count)]
+    # Known by another number, too.
+    high = fcntl.fcntl(opened[0], fcntl.F_DUPFD_CLOEXEC, 5000)
+    for fd in opened[::2]:
+        os.close(fd)
+    opened = [high] + opened[1::2] + [channel() for _ in range(count)]
+    for fd in opened:
+        create(fd)
+    print('ok')
+
+
 mode = sys.argv[1]
 if mode == 'rules':
     rules()
 elif mode == 'ended':
     ended()
+elif mode == 'channels':
+    channels(int(sys.argv[2]))
 elif mode == 'hold':
     hold(int(sys.argv[2]))
 else:

@@ -4,6 +4,7 @@
 // A descriptor of the file is a Unix socket to the device, an event channel. A byte waits in it while its queue has events, so that
 // poll and epoll work. Its last copy that is closed, of whatever process, ends the channel and its ids. Commands go over another
 // connection, one for a process.
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -65,15 +66,29 @@ static struct channel *find(int fd) {
   return NULL;
 }
 
+// Marks the channels that this process has a descriptor of. 0, or −1 where its descriptors can't be listed. Not every number up to
+// RLIMIT_NOFILE is tried, which is a thousand million in some containers; nor is anything allocated.
+static int mark(uint8_t is_open[MAX_CHANNELS]) {
+  _Alignas(uint64_t) char entries[4096];
+  const int folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  long n;
+  if (folder < 0) return -1;
+  while ((n = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0)
+    for (long at = 0; at < n;) {
+      const struct dirent64 *entry = (const struct dirent64 *)(entries + at);
+      const struct channel *c = entry->d_name[0] != '.' ? find(atoi(entry->d_name)) : NULL;
+      if (c != NULL) is_open[c - channels] = 1;
+      at += entry->d_reclen;
+    }
+  close(folder);
+  return (int)n;
+}
+
 // Forgets the channels that no descriptor of this process has any more.
 static void prune(unsigned count) {
   static uint8_t is_open[MAX_CHANNELS];
-  long limit = sysconf(_SC_OPEN_MAX);
   memset(is_open, 0, sizeof is_open);
-  for (int fd = 0; fd < limit; fd++) {
-    struct channel *c = find(fd);
-    if (c != NULL) is_open[c - channels] = 1;
-  }
+  if (mark(is_open) != 0) return;
   for (unsigned i = 0; i < count; i++)
     if (!is_open[i]) atomic_store(&channels[i].inode, 0);
 }
@@ -246,7 +261,8 @@ static void silence(int fd, const struct channel *c) {
   if (find(fd) == c && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 && (quiet = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) >= 0) {
     int status = fcntl(fd, F_GETFL), own = fcntl(fd, F_GETFD);
     if (status >= 0) fcntl(quiet, F_SETFL, status);
-    if (add(quiet, c->token) == 0) dup3(quiet, fd, own > 0 && (own & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+    if (add(quiet, c->token) == 0 && dup3(quiet, fd, own > 0 && (own & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) < 0)
+      atomic_store(&find(quiet)->inode, 0);  // The kernel gives its inode to another socket some day.
     close(quiet);
   }
   pthread_mutex_unlock(&lock);
