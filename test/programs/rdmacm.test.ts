@@ -21,6 +21,11 @@ const SERVER = '127.0.0.76';
 const CLIENT = '127.0.0.77';
 const ucma = fileURLToPath(new URL('ucma.py', import.meta.url));
 
+/** qemu-utils with qemu-block-extra, which reads iser:// by libiscsi. */
+const hasIscsiOfQemu =
+  isThere('qemu-img') &&
+  ['x86_64', 'aarch64'].some((machine) => existsSync(`/usr/lib/${machine}-linux-gnu/qemu/block-iscsi.so`));
+
 /** A line that a program prints where it ended well. */
 const WELL: Record<string, RegExp> = {
   ucmatose: /return status 0/,
@@ -183,7 +188,8 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
     await server.ended;
   });
 
-  test.skipIf(!isThere('fio')).each(['write', 'send'])('fio %s', { tags: ['slow'] }, async (verb) => {
+  // The server is the one whose job reads, whatever the verb is.
+  test.skipIf(!isThere('fio')).each(['write', 'send', 'read'])('fio %s', { tags: ['slow'] }, async (verb) => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-fio-'));
     const job = (rw: string) =>
       `[job]\nioengine=rdma\nhostname=${SERVER}\nport=7301\nverb=${verb}\nbs=64k\nsize=1m\nrw=${rw}\niodepth=16\n`;
@@ -236,7 +242,9 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
     async () => {
       const folder = mkdtempSync(join(tmpdir(), 'roce-iser-'));
       const disk = join(folder, 'disk');
-      writeFileSync(disk, randomBytes(1 << 20));
+      // 64 MiB.
+      const bytes = randomBytes(64 << 20);
+      writeFileSync(disk, bytes);
       const initiator = 'iqn.2026-11.test:initiator';
       const ipc = `TGT_IPC_SOCKET=${join(folder, 'ipc')}`;
       const target = devices.start(0, 'env', [ipc, '/usr/sbin/tgtd', '-f']);
@@ -255,8 +263,18 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
       const url = `iser://${SERVER}:3260/iqn.2026-11.test:disk/1`;
       const play = (line: string) => start(1, `${line} -i ${initiator} ${url}`).ended;
       expect((await play('iscsi-inq')).output).toMatch(/^Product:VIRTUAL-DISK/m);
-      expect((await play('iscsi-readcapacity16')).output).toMatch(/RETURNED LOGICAL BLOCK ADDRESS:2047/);
+      expect((await play('iscsi-readcapacity16')).output).toMatch(/RETURNED LOGICAL BLOCK ADDRESS:131071/);
       expect((await play('iscsi-perf -b 64 -m 8 -t 1')).output).toMatch(/iops average \d+ \(\d+ MB\/s\)/);
+      if (hasIscsiOfQemu) {
+        // QEMU's own name of an initiator.
+        await administer('target --op bind --initiator-name iqn.2008-11.org.linux-kvm');
+        const copy = join(folder, 'copy');
+        // libiscsi refuses reads of more than 256 KiB, as those of `convert` are.
+        const line = `qemu-img dd -f raw -O raw bs=128k if=${url} of=${copy}`;
+        const { code, output } = await start(1, line).ended;
+        expect(code, output).toBe(0);
+        expect(readFileSync(copy).equals(bytes)).toBe(true);
+      }
       target.child.kill('SIGKILL');
       await target.ended;
       rmSync(folder, { recursive: true });
@@ -333,6 +351,25 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
     expect(output.trimEnd().split('\n').sort()).toEqual(lines);
     expect(code).toBe(0);
   });
+
+  // Some containers allow a process a thousand million descriptors.
+  test.skipIf(!isThere('strace'))(
+    'many channels cost no look at every number that a descriptor may have',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'roce-channels-'));
+      const counts = join(folder, 'counts');
+      const line = `ulimit -n $(ulimit -H -n) && exec strace -f -c -e trace=fstat -o ${counts} /usr/bin/python3 ${ucma} channels 200`;
+      const { code, output } = await devices.start(0, 'sh', ['-c', line]).ended;
+      expect(output).toBe('ok\n');
+      expect(code).toBe(0);
+      // Share, seconds and µs of a call; calls, and maybe errors.
+      const row = /^ *[\d.]+ +[\d.]+ +\d+ +(\d+)(?: +\d+)? +fstat$/m;
+      const calls = Number(row.exec(readFileSync(counts, 'utf8'))?.[1]);
+      rmSync(folder, { recursive: true });
+      expect(calls).toBeGreaterThan(200);
+      expect(calls).toBeLessThan(20_000);
+    },
+  );
 
   test('the ids of a program that is killed end with it', async () => {
     const program = devices.start(0, '/usr/bin/python3', [ucma, 'hold', '4800']);
