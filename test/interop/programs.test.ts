@@ -77,6 +77,11 @@ describe.each(['server', 'client'] as const)('our program is the %s', (role) => 
     ['udaddy', 'udaddy -s'],
     ['rdma_server', 'rdma_client -s'],
     ['ib_write_bw -R -F -n 50', 'ib_write_bw -R -F -n 50'],
+    ['rping -s -q -S 4000 -C 3', 'rping -c -q -S 4000 -C 3 -a'],
+    ['rdma_xserver', 'rdma_xclient -s'],
+    ['rstream -S 65536 -C 20 -T b -T v', 'rstream -S 65536 -C 20 -T b -T v -s'],
+    ['rstream -S 777 -C 20 -T r -T n', 'rstream -S 777 -C 20 -T r -T n -s'],
+    ['riostream -S 4096 -C 20', 'riostream -S 4096 -C 20 -s'],
   ])('%s and %s', async (serverLine, clientLine) => {
     await playConnected(guest, role, device, serverLine, clientLine);
     await expect.poll(() => device.ids, { timeout: 30_000 }).toEqual({ ids: 0, listening: 0 });
