@@ -18,7 +18,7 @@ static struct ibv_device the_device = {
     .ibdev_path = "/sys/class/infiniband/roce0",
 };
 
-// A program prints that there are no devices, which misleads. Of a device of another user, roce_dial has said so.
+// A program prints that there are no devices, which misleads. roce_dial names the user of another user's device.
 static void report_none(int error) {
   static atomic_int reported;
   const char *path = getenv("ROCE_SOCKET");

@@ -382,6 +382,18 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     expect(wrong.stderr).toContain('one of auto, attach, share');
   });
 
+  test('another libibverbs that is preloaded does not take the device away', () => {
+    const { stdout } = spawnSync('cc', ['-print-file-name=libibverbs.so.1'], { encoding: 'utf8' });
+    const env = programEnvironment(libraryPath(), 'unused', { ...process.env, LD_PRELOAD: stdout.trim() });
+    expect(env.LD_PRELOAD?.split(':').slice(1)).toEqual([libraryPath(), stdout.trim()]);
+    const args = ['run', '-a', '127.0.0.73', 'ibv_devices'];
+    const ran = spawnSync(process.execPath, [roce, ...args], {
+      encoding: 'utf8',
+      env: { ...process.env, XDG_RUNTIME_DIR: folder, LD_PRELOAD: stdout.trim() },
+    });
+    expect(ran.stdout).toContain('roce0');
+  });
+
   test('passes exit codes and signals on', async () => {
     expect(run('-a', '127.0.0.73', 'sh', '-c', 'exit 7').status).toBe(7);
     expect(run('-a', '127.0.0.73', 'sh', '-c', 'kill -9 $$').status).toBe(137);
@@ -414,6 +426,29 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     const { status, stderr } = run(program);
     expect(status).toBe(126);
     expect(stderr).toContain('statically linked');
+    header[4] = 1;
+    const small = join(folder, 'small');
+    writeFileSync(small, header, { mode: 0o755 });
+    expect(run(small)).toMatchObject({ status: 126, stderr: expect.stringContaining('of 32 bits') });
+    // A program header that names a loader, at 64, and the name behind it.
+    const elf = Buffer.alloc(256);
+    header[4] = 2;
+    header.copy(elf);
+    elf.writeBigUInt64LE(64n, 32);
+    elf.writeUInt16LE(1, 56);
+    elf.writeUInt32LE(3, 64);
+    elf.writeBigUInt64LE(128n, 72);
+    elf.writeBigUInt64LE(64n, 96);
+    elf.write('/lib/ld-musl-x86_64.so.1', 128, 'latin1');
+    const shell = join(folder, 'shell');
+    writeFileSync(shell, elf, { mode: 0o755 });
+    const ofMusl = join(folder, 'of-musl');
+    writeFileSync(ofMusl, `#! ${shell} -e\n`, { mode: 0o755 });
+    for (const [path, what] of [
+      [shell, 'shell: linked with musl (/lib/ld-musl-x86_64.so.1)'],
+      [ofMusl, `a script of ${shell}, which is linked with musl`],
+    ])
+      expect(run(path)).toMatchObject({ status: 126, stderr: expect.stringContaining(what) });
     expect(run(folder)).toMatchObject({ status: 126, stderr: expect.stringContaining('a directory') });
     const script = join(folder, 'script');
     writeFileSync(script, '#!/bin/sh\n', { mode: 0o644 });

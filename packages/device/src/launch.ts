@@ -44,7 +44,10 @@ export function programEnvironment(
   memory: MemoryWay = 'auto',
 ): Record<string, string | undefined> {
   const paths = [dirname(library), ...(env.LD_LIBRARY_PATH ? [env.LD_LIBRARY_PATH] : [])];
-  const preload = [join(dirname(library), 'libroce-paths.so'), ...(env.LD_PRELOAD ? [env.LD_PRELOAD] : [])];
+  const given = env.LD_PRELOAD ? [env.LD_PRELOAD] : [];
+  // Another libibverbs that is preloaded would come before ours.
+  const ours = given.some((list) => list.includes('libibverbs.so')) ? [library] : [];
+  const preload = [join(dirname(library), 'libroce-paths.so'), ...ours, ...given];
   return {
     ...env,
     LD_LIBRARY_PATH: paths.join(delimiter),
@@ -82,11 +85,38 @@ export function whyNot(
     ((mode & 0o4000) !== 0 && uid !== process.getuid?.()) ||
     ((mode & 0o2000) !== 0 && gid !== process.getgid?.());
   if (isPrivileged) return refuse('setuid or setgid: the system ignores LD_LIBRARY_PATH for it');
-  const interpreter = interpreterOf(path);
+  const script = scriptsProgram(path);
+  const interpreter = interpreterOf(script ?? path);
+  if (interpreter?.includes('musl')) {
+    const what = script === undefined ? '' : `a script of ${script}, which is `;
+    return refuse(`${what}linked with musl (${interpreter}); the library is for glibc`);
+  }
+  // A script may start other programs.
+  if (script !== undefined) return undefined;
   if (interpreter === 'static') return refuse('statically linked: it loads no libibverbs.so.1');
-  if (interpreter?.includes('musl'))
-    return refuse(`linked with musl (${interpreter}); the library is for glibc`);
+  if (interpreter === '32 bits') return refuse('a program of 32 bits; the library is for 64 bits');
   return undefined;
+}
+
+/** The program that the first line of a script names; undefined for other files. */
+function scriptsProgram(path: string): string | undefined {
+  return /^#![ \t]*(\S+)/.exec(startOf(path, 256)?.toString('latin1') ?? '')?.[1];
+}
+
+/** The first bytes of a file; undefined where it can't be read. */
+function startOf(path: string, length: number): Buffer | undefined {
+  let fd: number;
+  try {
+    fd = openSync(path, 'r');
+  } catch {
+    return undefined;
+  }
+  try {
+    const bytes = Buffer.alloc(length);
+    return bytes.subarray(0, readSync(fd, bytes, 0, length, 0));
+  } finally {
+    closeSync(fd);
+  }
 }
 
 /** Where a shell looks for a program. */
@@ -115,7 +145,7 @@ function isProgram(place: string): boolean {
 
 const PT_INTERP = 3;
 
-/** The dynamic loader that an ELF file of 64 bits names, `static` where it names none; undefined for other files. */
+/** The dynamic loader that an ELF file names, `static` where it names none, `32 bits` of such a file; undefined for other files. */
 function interpreterOf(path: string): string | undefined {
   let fd: number;
   try {
@@ -130,9 +160,9 @@ function interpreterOf(path: string): string | undefined {
       return bytes.subarray(0, readSync(fd, bytes, 0, length, at));
     };
     const header = read(64, 0);
-    const isElf =
-      header.length === 64 && header.readUInt32BE(0) === 0x7f454c46 && header[4] === 2 && header[5] === 1;
-    if (!isElf) return undefined;
+    const isElf = header.length >= 52 && header.readUInt32BE(0) === 0x7f454c46 && header[5] === 1;
+    if (isElf && header[4] === 1) return '32 bits';
+    if (!isElf || header.length < 64 || header[4] !== 2) return undefined;
     const [at, size, count] = [header.readBigUInt64LE(32), header.readUInt16LE(54), header.readUInt16LE(56)];
     for (let i = 0; i < count && size >= 56; i++) {
       const entry = read(size, Number(at) + i * size);
