@@ -150,8 +150,12 @@ void Receiver::resolve(const Endpoint& source, uint32_t local) {
   if (window_ != nullptr && gid == sourceGid_ && local == sourceLocal_) return;
   sourceGid_ = gid;
   sourceLocal_ = local;
-  sourcePeer_ = peers_.find(gid, local);
-  window_ = &peers_.window(gid, local);
+  // Several sockets may have one local address: that of queue pair 1, and that of all others. The source counts for both.
+  const Gid& address = locals_[local]->gid;
+  uint32_t first = 0;
+  while (locals_[first]->gid != address) first++;
+  sourcePeer_ = peers_.find(gid, first);
+  window_ = &peers_.window(gid, first);
 }
 
 void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort) {

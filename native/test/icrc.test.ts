@@ -6,7 +6,7 @@ import { Icrc } from '@node-roce/transport';
 import { createRandom, gidFromText } from '@node-roce/wire';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { hasIpv6, ownPort } from '../../packages/link/testing/loopback.ts';
-import { type PortOptions, solveId } from '../index.js';
+import { type PortOptions, Socket, solveId } from '../index.js';
 import { Station } from './support.ts';
 
 /** Of an Identification: the IPv4 header has no "don't fragment". */
@@ -77,11 +77,13 @@ test('one random difference in 32,768 has a solution', () => {
 describe('packets from elsewhere', () => {
   let station: Station;
   let sender: dgram.Socket;
+  let lastOfQpn: number;
   const from = '127.0.0.9';
   const to = '127.0.0.2';
 
   beforeEach(async () => {
     station = new Station(to, ownPort);
+    lastOfQpn = 35;
     sender = dgram.createSocket('udp4');
     sender.bind(0, from);
     await once(sender, 'listening');
@@ -94,6 +96,7 @@ describe('packets from elsewhere', () => {
   /** Sends a packet as a NIC would that gives it that Identification, and returns the result. */
   async function arrive(id: number, corrupt = -1) {
     const packet = new Uint8Array(32).map((_, i) => i * 5);
+    packet[7] = lastOfQpn;
     const bytes = covered(from, sender.address().port, to, ownPort, id, packet);
     const datagram = Buffer.alloc(packet.length + 4);
     datagram.set(packet);
@@ -126,6 +129,25 @@ describe('packets from elsewhere', () => {
     await ok(12_001);
     expect(await arrive(40_000)).toMatchObject({ verdict: Icrc.OUT_OF_WINDOW });
     expect(station.port.stats()).toMatchObject({ icrcOutOfWindow: 1, icrcBad: 0 });
+  });
+
+  // As adapters that share an address have it: queue pair 1 has a socket of its own.
+  test('a source is followed over all sockets of an address', async () => {
+    station.close();
+    station = new Station(to, ownPort, {}, { reusePort: true });
+    const management = new Socket({ family: 4, address: to, port: ownPort, reusePort: true });
+    station.port.addLocal(management);
+    station.peer(from, ownPort);
+    // Byte 7 of a packet, the last of its destination QPN, is the index of its socket.
+    station.socket.steer(Uint32Array.of(0x30, 7, 0x16, 0));
+    const ok = async (id: number, local: number) => {
+      lastOfQpn = local;
+      expect(await arrive(id)).toMatchObject({ verdict: Icrc.OK, ipId: id, local });
+    };
+    await ok(100, 1);
+    for (let id = 160; id < 12_000; id += 60) await ok(id, 0);
+    await ok(12_001, 1);
+    management.close();
   });
 
   // LiteEth's core sends Identification 0 without "don't fragment"; Linux counts with IP_PMTUDISC_DONT.
