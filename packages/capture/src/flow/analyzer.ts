@@ -158,7 +158,7 @@ export class FlowAnalyzer {
         if (direction?.requester === undefined) continue;
         const last = lastFailure(direction, captureEnd);
         direction.ended.failure = last;
-        // What is out has failed only if the capture shows that the requester stopped.
+        // Outstanding requests have failed only if the capture shows that the requester stopped.
         if (last?.isShown === false) direction.requester.messages.suspicion = last.failure;
         direction.requester.finish(last?.isShown === true ? last.failure : undefined);
       }

@@ -74,7 +74,9 @@ export class ConnectionBuilder {
           from,
           ...recovery,
           reason:
-            recovery.damaged === undefined ? (episode?.reasonOf(recovery.cause) ?? 'not-known') : 'damaged',
+            recovery.damaged === undefined
+              ? (episode?.judgeRecovery(recovery.cause, recovery.grade).reason ?? 'not-known')
+              : 'damaged',
         })),
       ),
       stalls: both

@@ -6,7 +6,8 @@ import { rule } from './rule.ts';
 /** A verdict has no more. */
 const MAX_WORDS = 20;
 
-const ALIKE = 'Loss, damage and delay look the same from here: a capture at the other end shows which it is.';
+const ALIKE =
+  'Loss, damage, reordering and delay look the same from here: a capture at the other end shows which it is.';
 const DAMAGED =
   'Packets of this connection come to the capture point with a wrong ICRC: behind it they may be damaged, too.';
 
@@ -33,26 +34,26 @@ const isDamagedHere = ({ direction }: Telling): boolean =>
     (counts) => counts !== undefined && counts.icrcBad > counts.icrcTaken,
   );
 
+/** Behind the capture point, or where the place is not known, the capture does not show which. */
+const UNSEEN = 'lost, damaged, reordered or delayed';
+
 /** Where packets were lost, and how they may have got lost: behind the capture point, all ways look the same. */
 function placeOf({ recoveries, shown }: Telling, requester: string, responder: string): [string, string] {
   const both = `between ${requester} and ${responder}`;
-  if (shown.side === 'unknown') return [both, 'lost or delayed'];
+  if (shown.side === 'unknown') return [both, UNSEEN];
   const known = recoveries.filter(({ side }) => side !== 'unknown');
   const isBehind = known.some(({ missing, side }) => (missing === 'response') === (side === 'requester'));
   const near = shown.side === 'requester' ? requester : responder;
   const isOnePlace = known.every(({ side }) => side === shown.side);
-  return [
-    isOnePlace ? `between ${near} and the capture point` : both,
-    isBehind ? 'lost, damaged or delayed' : 'lost',
-  ];
+  return [isOnePlace ? `between ${near} and the capture point` : both, isBehind ? UNSEEN : 'lost'];
 }
 
-/** Packets, answers, or either. */
+/** Requests, answers, or packets of either. */
 function whatOf({ recoveries }: Telling): string {
   const kinds = new Set(recoveries.map(({ missing }) => missing));
   const [only] = kinds;
   const isOne = kinds.size === 1 && only !== 'either' && only !== 'unknown';
-  return isOne ? (only === 'response' ? 'answers' : 'packets') : 'packets or answers';
+  return isOne ? (only === 'response' ? 'answers' : 'requests') : 'packets';
 }
 
 export const packetsLost = rule({

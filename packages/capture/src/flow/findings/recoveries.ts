@@ -24,16 +24,14 @@ interface Group {
   certain: number;
 }
 
-const reasonOf = ({ damaged, episode, cause }: OpenRecovery): EpisodeReason =>
-  damaged === undefined ? (episode?.reasonOf(cause) ?? 'not-known') : 'damaged';
-
 function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
   const groups = new Map<EpisodeReason, Group>();
   for (const recovery of direction.record.recoveries.kept) {
-    const { episode } = recovery;
+    const { episode, cause, grade, damaged } = recovery;
     if (episode === undefined) continue;
-    const reason = reasonOf(recovery);
-    const isCertain = episode.judge().certainty === 'certain';
+    const { reason: judged, certainty } = episode.judgeRecovery(cause, grade);
+    const reason = damaged === undefined ? judged : 'damaged';
+    const isCertain = certainty === 'certain';
     const group = groups.get(reason) ?? {
       direction,
       reason,

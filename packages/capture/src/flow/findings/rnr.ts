@@ -33,7 +33,6 @@ export const rnr = rule({
     reason: 'not-ready',
     kind: 'rnr',
     culprit: theResponder,
-    certainty: () => 'certain',
     text: ({ direction, recoveries, requester, responder, nothingLost }) => {
       const waits = direction.requester?.rnrWait.result();
       const waited =

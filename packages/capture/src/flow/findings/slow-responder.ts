@@ -25,6 +25,7 @@ function causes(subject: Subject): Cause<'slow-responder', 'stalls'>[] {
   // Where all answers are as slow, the path may be as slow as the responder.
   const isService = usual !== undefined && usual.min * 5 < longest.duration;
   const { requester, responder } = subject;
+  const meanwhile = [direction, peer].some(({ counts }) => counts.goBacks > 0) ? ' meanwhile' : '';
   const often = waits.length === 1 ? '' : ` ${waits.length} times`;
   return [
     {
@@ -34,7 +35,7 @@ function causes(subject: Subject): Cause<'slow-responder', 'stalls'>[] {
       weight: waits.length / 2,
       certainty: isService ? 'likely' : 'not-known',
       text: isService
-        ? `${responder} answered late${often}: up to ${formatDuration(longest.duration)}, at best ${formatDuration(usual.min)}; nothing was retransmitted.`
+        ? `${responder} answered late${often}: up to ${formatDuration(longest.duration)}, at best ${formatDuration(usual.min)}; nothing was retransmitted${meanwhile}.`
         : `Answers of ${responder}, or the path to it, are slow: up to ${formatDuration(longest.duration)}.`,
       culprit: isService ? responder : undefined,
       chain: [

@@ -126,11 +126,19 @@ export class Episode {
     return this.answerTime === undefined ? of('unanswered', 'certain') : of('lost');
   }
 
-  /** The reason of one recovery of the episode. Timeouts behind a NAK that nobody answers are not the NAK's. */
-  reasonOf(cause: RetransmitCause): EpisodeReason {
+  /**
+   * The reason of one recovery of the episode, and how sure it is. An RNR NAK is the reason of the copy that it asked for, and of no
+   * other; and timeouts behind a NAK that nobody answers are not the NAK's.
+   */
+  judgeRecovery(cause: RetransmitCause, grade: Grade): { reason: EpisodeReason; certainty: Grade } {
+    if (cause === 'rnr') return { reason: 'not-ready', certainty: grade };
     const isOpen = this.answerTime === undefined && cause === 'timeout';
-    const isNaked = this.cause === 'sequence-nak' || this.cause === 'implied-nak';
-    return isOpen && isNaked ? 'unanswered' : this.judge().reason;
+    const isAsked = this.cause === 'sequence-nak' || this.cause === 'implied-nak' || this.cause === 'rnr';
+    if (isOpen && isAsked) return { reason: 'unanswered', certainty: 'certain' };
+    if (this.cause !== 'rnr') return this.judge();
+    return cause === 'unknown'
+      ? { reason: 'not-known', certainty: 'not-shown' }
+      : { reason: 'lost', certainty: 'likely' };
   }
 
   /** The receiver missed a packet: it was lost, or came late behind the tap, which answers that come twice show. */

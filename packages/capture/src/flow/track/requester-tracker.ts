@@ -302,7 +302,7 @@ export class RequesterTracker extends AnsweredRequests {
     if (mayBeFirst && this.#verdict.grade === 'certain') this.#verdict.grade = 'likely';
     if (this.#verdict.begins) {
       this.passed.place(this.#verdict, sent, classifier.missingPsn);
-      this.#verdict.damagedFrame = this.#damageBehind(sent);
+      this.#findDamage(sent);
       this.#verdict.episode = this.episodes.goBack(sent, this.#verdict, packet.frame);
     } else {
       this.episodes.goesOn();
@@ -313,8 +313,19 @@ export class RequesterTracker extends AnsweredRequests {
     return Taken.RETRANSMISSION;
   }
 
+  /** Names in the verdict the packet with a wrong ICRC that explains why the requester went back, and whose it was. */
+  #findDamage(sent: SentAgain): void {
+    const verdict = this.#verdict;
+    const frame = this.#damageBehind(sent);
+    verdict.damagedFrame = Math.abs(frame);
+    if (frame === 0 || verdict.missing !== 'either') return;
+    // It was damaged before it came here.
+    verdict.missing = frame > 0 ? 'request' : 'response';
+    verdict.side = frame > 0 ? 'requester' : 'responder';
+  }
+
   /**
-   * The packet with a wrong ICRC that explains why the requester went back; 0: none. Of a packet that was missing, `lastSent` is when
+   * The frame of the damaged packet; 0: none; negative: it is an answer. Of a packet that was missing, `lastSent` is when
    * a later one showed that: the damaged frame came before.
    */
   #damageBehind({ psn, lastSent, unseen, end }: SentAgain): number {
@@ -330,11 +341,11 @@ export class RequesterTracker extends AnsweredRequests {
     );
     if (request > 0 || cause === 'sequence-nak') return request;
     const answer = this.damagedAnswers.frameOf(psn & PSN_MASK, lastSent);
-    if (answer > 0 || cause === 'implied-nak') return answer;
+    if (answer > 0 || cause === 'implied-nak') return -answer;
     // Nothing was heard: what was damaged may be a later packet, which asks for the answer, or the ACK of one.
     const last = (end - 1) & PSN_MASK;
     const later = this.damaged.frameBetween(psn & PSN_MASK, last, since);
-    return later > 0 ? later : this.damagedAnswers.frameBetween(psn & PSN_MASK, last, lastSent);
+    return later > 0 ? later : -this.damagedAnswers.frameBetween(psn & PSN_MASK, last, lastSent);
   }
 
   /** Whether the READ that had the response at this PSN asked for more than up to `next`. */

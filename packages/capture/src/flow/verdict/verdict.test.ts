@@ -110,6 +110,54 @@ test('damage at frame 10, the NAK, the retransmission: one chain, and the findin
   expect(verdict.explained).toEqual(expect.arrayContaining(['icrc-bad', 'retransmissions']));
 });
 
+test('an ACK that is damaged: the packets of the responder were, and not those of the requester', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  send(capture, 10 * MS, 104);
+  capture.packet(10.1 * MS, 'b', 'RC_ACKNOWLEDGE', { psn: 104, badIcrc: true });
+  send(capture, 77.2 * MS, 104);
+  ack(capture, 77.3 * MS, 104);
+  expect(verdictOf(talk(capture, 100 * MS, 105)).text).toContain(`damaged packets from ${B} to ${A}`);
+});
+
+test('damage in both directions: neither is named', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  send(capture, 10 * MS, 104);
+  capture.packet(10.1 * MS, 'b', 'RC_ACKNOWLEDGE', { psn: 104, badIcrc: true });
+  send(capture, 77.2 * MS, 104);
+  ack(capture, 77.3 * MS, 104);
+  send(capture, 90 * MS, 105, { badIcrc: true });
+  send(capture, 90.01 * MS, 106);
+  capture.packet(90.11 * MS, 'b', 'RC_ACKNOWLEDGE', { psn: 105, syndrome: 0x60 });
+  send(capture, 90.2 * MS, 105);
+  send(capture, 90.21 * MS, 106);
+  ack(capture, 90.3 * MS, 105);
+  ack(capture, 90.31 * MS, 106);
+  expect(verdictOf(talk(capture, 200 * MS, 107)).text).toContain(
+    `damaged packets between ${A} and ${B} (wrong ICRC); this explains all 2 recoveries`,
+  );
+});
+
+test('an RNR NAK explains the copy that it asked for, and no timeout before or behind it', () => {
+  const notReady = (capture: CaptureBuilder, time: number) =>
+    capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn: 104, syndrome: 0x2c });
+  const behind = talk(new CaptureBuilder(), 0, 100);
+  send(behind, 10 * MS, 104);
+  notReady(behind, 10.1 * MS);
+  for (const time of [10.9, 78]) send(behind, time * MS, 104);
+  ack(behind, 78.1 * MS, 104);
+  const before = talk(new CaptureBuilder(), 0, 100);
+  for (const time of [10, 77.2]) send(before, time * MS, 104);
+  notReady(before, 77.3 * MS);
+  send(before, 78.1 * MS, 104);
+  ack(before, 78.2 * MS, 104);
+  for (const capture of [behind, before]) {
+    const { text, also } = verdictOf(talk(capture, 100 * MS, 105));
+    const all = [text, ...also.map((each) => each.text)].join(' ');
+    expect(all).toContain('no receive posted 1 time (RNR)');
+    expect(all).toContain('1 of 2 recoveries');
+  }
+});
+
 test('a packet that came late, the NAK for it, the needless retransmission', () => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   send(capture, 2000, 104, { id: 300 });
@@ -137,7 +185,7 @@ test('a NAK, and then no answer to any copy: the timeouts are the silence, not m
   const verdict = verdictOf(capture);
   expect(verdict).toMatchObject({ kind: 'retries-exceeded', culprit: B });
   expect(verdict.also.map(({ text }) => text)).toEqual([
-    `The path between ${B} and the capture point lost, damaged or delayed packets; this explains 1 of 9 recoveries.`,
+    `The path between ${B} and the capture point lost, damaged, reordered or delayed requests; this explains 1 of 9 recoveries.`,
   ]);
 });
 
@@ -170,6 +218,16 @@ test('a responder that answers one message late, and the others at once', () => 
     culprit: B,
     text: `${B} answered late: up to 60 ms, at best 100 µs; nothing was retransmitted.`,
   });
+});
+
+test('a late answer, and retransmissions at another time: nothing was retransmitted meanwhile', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  send(capture, 2000, 104);
+  ack(capture, 62 * MS, 104);
+  for (const time of [70, 137.2]) send(capture, time * MS, 105);
+  ack(capture, 137.3 * MS, 105);
+  const { also } = verdictOf(talk(capture, 150 * MS, 106));
+  expect(also.map(({ text }) => text).join()).toContain('nothing was retransmitted meanwhile.');
 });
 
 test('path MTU: a WRITE whose long FIRST is refused; not after one of that length was taken', () => {
