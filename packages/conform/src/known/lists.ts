@@ -188,7 +188,7 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
   },
   'node-roce': {
     device: 'node-roce',
-    seen: '0.2.0, 29 November 2026',
+    seen: '0.1.0, 28 November 2026; new rules 0.2.0, 29 November',
     deviations: {
       'HDR-11': {
         is: 'ID 48879: wanted ACK psn+3, got silence',
