@@ -119,17 +119,20 @@ describe('packets from elsewhere', () => {
   });
 
   // The connection's peer goes with its queue pair, and the answer to our DREQ comes behind all of its data.
-  test.each([['alone'], ['one of two']])('a source is followed when its peer is removed: %s', async (which) => {
-    const ok = async (id: number) => expect(await arrive(id)).toMatchObject({ verdict: Icrc.OK, ipId: id });
-    await ok(100);
-    const peer = station.peer(from, ownPort);
-    if (which === 'one of two') station.peer(from, ownPort);
-    for (let id = 160; id < 12_000; id += 60) await ok(id);
-    station.port.removePeer(peer);
-    await ok(12_001);
-    expect(await arrive(40_000)).toMatchObject({ verdict: Icrc.OUT_OF_WINDOW });
-    expect(station.port.stats()).toMatchObject({ icrcOutOfWindow: 1, icrcBad: 0 });
-  });
+  test.each([['alone'], ['one of two']])(
+    'a source is followed when its peer is removed: %s',
+    async (which) => {
+      const ok = async (id: number) => expect(await arrive(id)).toMatchObject({ verdict: Icrc.OK, ipId: id });
+      await ok(100);
+      const peer = station.peer(from, ownPort);
+      if (which === 'one of two') station.peer(from, ownPort);
+      for (let id = 160; id < 12_000; id += 60) await ok(id);
+      station.port.removePeer(peer);
+      await ok(12_001);
+      expect(await arrive(40_000)).toMatchObject({ verdict: Icrc.OUT_OF_WINDOW });
+      expect(station.port.stats()).toMatchObject({ icrcOutOfWindow: 1, icrcBad: 0 });
+    },
+  );
 
   // As adapters that share an address have it: queue pair 1 has a socket of its own.
   test('a source is followed over all sockets of an address', async () => {

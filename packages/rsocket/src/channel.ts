@@ -65,6 +65,9 @@ export class RsocketChannel implements RsocketCalls {
   /** The peer sends no more; it takes no more either. */
   #isReadEnded = false;
   #isPeerGone = false;
+  /** The message that ends this side's stream, and whether the peer's adapter has acknowledged it. */
+  #lastControl: Promise<void> | undefined;
+  #isEndTaken = false;
   #ending: Promise<void> | undefined;
   #failure: unknown;
   #isClosed = false;
@@ -89,7 +92,7 @@ export class RsocketChannel implements RsocketCalls {
     this.#mappings = new Mappings(pd, lists.bytes(SGL_ENTRIES * SGE_BYTES));
     for (let i = 0; i < sizes.queue + MAX_CONTROLS; i++) this.#receive();
     void id.disconnected.then(async () => {
-      await Promise.all(this.#receiving);
+      await Promise.all([...this.#receiving, this.#lastControl?.catch(() => {})]);
       this.#isPeerGone = true;
       this.#wake();
     });
@@ -218,7 +221,8 @@ export class RsocketChannel implements RsocketCalls {
         return bytes;
       }
       if (this.#failure !== undefined) throw this.#failure;
-      if (this.#isReadEnded) return undefined;
+      // librdmacm that shuts down both directions while our SHUTDOWN arrives only disconnects (its DISCONNECT waits for a control message).
+      if (this.#isReadEnded || (this.#isPeerGone && this.#isEndTaken)) return undefined;
       if (this.#isPeerGone)
         throw new RoceError(
           'ERR_ROCE_CLOSED',
@@ -387,7 +391,12 @@ export class RsocketChannel implements RsocketCalls {
       await this.#event();
       this.#checkOpen();
     }
-    await this.#control(Op.CTRL, this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN);
+    this.#lastControl = this.#control(Op.CTRL, this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN).then(
+      () => {
+        this.#isEndTaken = true;
+      },
+    );
+    await this.#lastControl;
   }
 
   #checkOpen(): void {

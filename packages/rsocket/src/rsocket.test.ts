@@ -105,24 +105,58 @@ test('a program that accepts and is no rsocket fails the client, which leaves no
   await request.destroy();
 });
 
-test('a peer that writes more than it was given room for is cut off', async () => {
-  await using ends = await openEnds();
+/** The immediate of SHUTDOWN. */
+const SHUTDOWN = 0xe000_0002;
+
+/** A program that has connected to a listener as an rsocket, and the listener's socket. */
+async function programOf(ends: Ends) {
   await using server = await listen({ device: ends.b, port: 7, ...SMALL });
-  await using id = new CmId({ device: ends.a });
+  const id = new CmId({ device: ends.a });
   await id.resolveAddr({ host: '10.0.0.2', port: 7 });
   await id.resolveRoute();
   const { qp, mr } = await equip(id as never, { cap: { maxRecvWr: 64 } });
-  for (let i = 0; i < 16; i++) void qp.receive([]).catch(() => {});
+  const receives = Array.from({ length: 16 }, () => qp.receive([]));
+  for (const receive of receives) receive.catch(() => {});
   const own = { addr: mr.addr, key: mr.rkey, length: 2 };
   const privateData = encodeConnectionData({ isBigEndian: false, credits: 8, sgl: own, buffer: own });
   await id.connect({ privateData, responderResources: 0, initiatorDepth: 0 });
-  const socket = await server.accept();
+  return { id, qp, receives, socket: await server.accept() };
+}
+
+test('a peer that writes more than it was given room for is cut off', async () => {
+  await using ends = await openEnds();
+  const { id, qp, socket } = await programOf(ends);
+  await using _ = id;
   const failed = once(socket, 'error');
   // DATA of 513 bytes, where both halves of the ring have 512.
   await qp.write([], { addr: 0n, rkey: 0 }, { immData: 513 });
   expect((await failed)[0]).toMatchObject({
     code: 'ERR_ROCE_PROTOCOL',
     message: expect.stringContaining('without room'),
+  });
+});
+
+describe('a peer that disconnects without a message', () => {
+  test('has ended its stream, if it has taken the end of ours', async () => {
+    await using ends = await openEnds();
+    const { id, receives, socket } = await programOf(ends);
+    await using _ = id;
+    const bytes = buffer(socket);
+    socket.end();
+    for (const receive of receives) if (((await receive).immData ?? 0) >>> 0 === SHUTDOWN) break;
+    await id.disconnect();
+    expect(await bytes).toHaveLength(0);
+    if (!socket.closed) await once(socket, 'close');
+  });
+
+  test('has left its stream in the middle, if it has not', async () => {
+    await using ends = await openEnds();
+    const { id, socket } = await programOf(ends);
+    await using _ = id;
+    socket.resume();
+    const failed = once(socket, 'error');
+    await id.disconnect();
+    expect((await failed)[0]).toMatchObject({ code: 'ERR_ROCE_CLOSED' });
   });
 });
 
