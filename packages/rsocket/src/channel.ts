@@ -223,14 +223,7 @@ export class RsocketChannel implements RsocketCalls {
       if (this.#failure !== undefined) throw this.#failure;
       // librdmacm that shuts down both directions while our SHUTDOWN arrives only disconnects (its DISCONNECT waits for a control message).
       if (this.#isReadEnded || (this.#isPeerGone && this.#isEndTaken)) return undefined;
-      if (this.#isPeerGone)
-        throw new RoceError(
-          'ERR_ROCE_CLOSED',
-          `the connection with ${this.#name} ended before the peer ended its stream`,
-          {
-            errno: 'ENOTCONN',
-          },
-        );
+      if (this.#isPeerGone) throw this.#closedError('ended before the peer ended its stream');
       await this.#event();
     }
   }
@@ -401,10 +394,13 @@ export class RsocketChannel implements RsocketCalls {
 
   #checkOpen(): void {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#isPeerGone || this.#isClosed)
-      throw new RoceError('ERR_ROCE_CLOSED', `the connection with ${this.#name} has ended`, {
-        errno: 'ENOTCONN',
-      });
+    if (this.#isPeerGone || this.#isClosed) throw this.#closedError('has ended');
+  }
+
+  #closedError(how: string): RoceError {
+    return new RoceError('ERR_ROCE_CLOSED', `the connection with ${this.#name} ${how}`, {
+      errno: 'ENOTCONN',
+    });
   }
 
   async close(isComplete: boolean): Promise<void> {
