@@ -42,6 +42,8 @@ const [AGREEING, RUNS] = [2, 9];
 const [LEAST, MOST] = isFixedSample ? [0.05, 20] : [0.6, 1.4];
 /** Runs in each of which our answer was late once the timer of rxe fires, and ms of that timer: 4.096 µs · 2^14, rounded down to jiffies. */
 const [TRIES, ACK_TIMEOUT] = [4, 64];
+/** What moves where the guest's program posts its receives later than we send: it may. */
+const SLOW_RECEIVER = ['send_rnr_err', 'out_of_seq_request'];
 /** Datagrams are sent at the sender's rate: fewer are too short a time to compare it with the receiver's. */
 const FEWEST_DATAGRAMS = 200;
 
@@ -128,7 +130,10 @@ async function playOnce(c: PerfCase, isLast: boolean): Promise<(Played & { retri
   if (played.clockless && !isFixedSample && !isLast) return 'perftest found no clock';
   const moved = difference(before, await guest.counters());
   expect(played.report.icrcErrors).toBe(0);
-  const trouble = Object.keys(moved).filter((name) => TROUBLE.includes(name));
+  const isSlow = c.verb === 'send' && (moved.send_rnr_err ?? 0) > 0;
+  const trouble = Object.keys(moved).filter(
+    (name) => TROUBLE.includes(name) && !(isSlow && SLOW_RECEIVER.includes(name)),
+  );
   expect(trouble, JSON.stringify(moved)).toEqual([]);
   return { ...played, packets, retries: moved.completer_retry_err ?? 0 };
 }

@@ -10,7 +10,10 @@ import { testOf } from './test.mjs';
 
 const same = (channel) => channel;
 
-/** Plays one test from the connection on; see above. `spoil` gives the channel to use in place of the one that it gets. */
+/**
+ * Plays one test from the connection on; see above. `spoil` gives the channel to use in place of the one that it gets; `signal` ends a
+ * test whose other side has gone.
+ */
 export async function playTest({
   address,
   gidIndex,
@@ -18,12 +21,14 @@ export async function playTest({
   port = 18515,
   onListening,
   spoil = same,
+  signal,
   ...given
 }) {
   const test = testOf(given);
   const endpoint = await Endpoint.open(test, { address, gidIndex });
+  signal?.addEventListener('abort', () => endpoint.close());
   try {
-    const where = { host: host ?? address, port, onListening };
+    const where = { host: host ?? address, port, onListening, signal };
     const overTcp = test.role === 'server' ? accept : dial;
     const channel = await (test.cm ? CmChannel.open(test, endpoint.device, where) : overTcp(where));
     try {

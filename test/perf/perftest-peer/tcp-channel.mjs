@@ -79,15 +79,18 @@ class TcpChannel {
   }
 }
 
-/** Waits for one client. `onListening` is called with the port. */
-export async function accept({ host, port, onListening = () => {} }) {
+/** Waits for one client, or for `signal`. `onListening` is called with the port. */
+export async function accept({ host, port, onListening = () => {}, signal }) {
   const server = createServer();
   server.listen(port, host);
   await once(server, 'listening');
   onListening(server.address().port);
-  const [socket] = await once(server, 'connection');
-  server.close();
-  return new TcpChannel(socket, 'server');
+  try {
+    const [socket] = await once(server, 'connection', { signal });
+    return new TcpChannel(socket, 'server');
+  } finally {
+    server.close();
+  }
 }
 
 /** Connects, and tries again for 20 s while nobody listens. */
