@@ -22,7 +22,7 @@ static struct ibv_device the_device = {
 static void report_none(int error) {
   static atomic_int reported;
   const char *path = getenv("ROCE_SOCKET");
-  if (path != NULL && error != EACCES && atomic_exchange(&reported, 1) == 0)
+  if (path != NULL && error != EPERM && atomic_exchange(&reported, 1) == 0)
     dprintf(STDERR_FILENO, "libibverbs of roce run: no device answers at %s: %s\n", path, strerror(error));
 }
 

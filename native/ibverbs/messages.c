@@ -132,7 +132,7 @@ int roce_dial(void) {
   while (error == EINTR);
   if (error == 0 && !is_trusted(fd)) {
     static int is_reported;
-    error = EACCES;
+    error = EPERM;
     if (!is_reported) dprintf(STDERR_FILENO, "libibverbs of roce run: the device at %s is another user's\n", path);
     is_reported = 1;
   }

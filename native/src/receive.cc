@@ -153,7 +153,7 @@ void Receiver::resolve(const Endpoint& source, uint32_t local) {
   // Several sockets may have one local address: that of queue pair 1, and that of all others. The source counts for both.
   const Gid& address = locals_[local]->gid;
   uint32_t first = 0;
-  while (locals_[first]->gid != address) first++;
+  while (locals_[first] == nullptr || locals_[first]->gid != address) first++; // A socket that was closed left a hole.
   sourcePeer_ = peers_.find(gid, first);
   window_ = &peers_.window(gid, first);
 }

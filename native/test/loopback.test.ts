@@ -2,11 +2,25 @@ import { constants } from 'node:os';
 import { gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { hasIpv6, ownPort } from '../../packages/link/testing/loopback.ts';
-import { features, setCrcImplementation } from '../index.js';
+import { features, Socket, setCrcImplementation } from '../index.js';
 import { allOk, pattern, psnOf, Station } from './support.ts';
 
 // Linux has one IPv6 address on lo: both stations share it, on two ports.
 const v6 = '::1';
+
+test('packets to an address behind one that was removed arrive', () => {
+  const [from, to] = ['127.0.0.1', '127.0.0.2'].map((address) => new Station(address, ownPort));
+  const [removed, behind] = ['127.0.0.3', '127.0.0.4'].map(
+    (address) => new Socket({ family: 4, address, port: ownPort }),
+  );
+  const index = to.port.addLocal(removed);
+  to.port.addLocal(behind);
+  to.port.removeLocal(index);
+  from.add({ peer: from.peer('127.0.0.4', ownPort) });
+  expect(from.flush().taken).toBe(1);
+  expect(to.receive()).toHaveLength(1);
+  for (const each of [from, to, removed, behind]) each.close();
+});
 
 describe.each([
   ['IPv4', '127.0.0.1', '127.0.0.2', ownPort, ownPort],

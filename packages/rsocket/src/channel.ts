@@ -204,7 +204,7 @@ export class RsocketChannel implements RsocketCalls {
         break;
       case Op.IOMAP:
         this.#inbound.passed(); // The entry is in memory: `iowrite` finds it there.
-        this.#grant();
+        this.#grant(true); // The peer may map memory after it has ended its stream.
         break;
       default:
         if (!this.#inbound.arrived(data))
@@ -318,9 +318,10 @@ export class RsocketChannel implements RsocketCalls {
   }
 
   /** Announces room, where the peer is owed that and a control message may go. */
-  #grant(): void {
+  #grant(afterEnd = false): void {
     const peer = this.#peer;
-    if (!peer || this.#isReadEnded || this.#isPeerGone || this.#controls >= MAX_CONTROLS) return;
+    if (!peer || (this.#isReadEnded && !afterEnd) || this.#isPeerGone || this.#controls >= MAX_CONTROLS)
+      return;
     if (!this.#inbound.owesGrant) return;
     const { limit, buffer } = this.#inbound.grant();
     if (buffer === undefined) {
@@ -424,6 +425,7 @@ export class RsocketChannel implements RsocketCalls {
     this.#isClosed = true;
     this.#wake();
     // The peer may write no more before its memory is the program's again.
+    this.#parts.qp.asyncEvents.waive(); // Else it waits for a program that holds one of its events.
     await this.#parts.qp.close().catch(() => {});
     await this.#mappings.close();
     await destroyParts(this.#parts);

@@ -121,6 +121,47 @@ describe('memory that a side offers', () => {
     }
   });
 
+  test('goes on after the end of its own stream: the credits come back', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { ...SMALL, allowHalfOpen: true });
+    const ended = once(server.resume(), 'end');
+    client.end();
+    await ended;
+    for (let i = 1; i <= 20; i++) {
+      const mapping = await client.iomap(new Uint8Array(8));
+      await server.iowrite(Uint8Array.of(i), 0);
+      expect(mapping.bytes[0]).toBe(i);
+      await mapping.unmap();
+    }
+    await endBoth(client, server);
+  });
+
+  test('is taken back by the first of two calls, and the second waits for it', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends);
+    const mapping = await client.iomap(new Uint8Array(8));
+    const order: number[] = [];
+    await Promise.all([1, 2].map((call) => mapping.unmap().then(() => order.push(call))));
+    expect(order).toEqual([1, 2]);
+    await endBoth(client, server);
+  });
+
+  test('does not hold its socket where the program keeps an event unacknowledged', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends);
+    const closed = [client, server].map((socket) => {
+      socket.on('error', () => {});
+      return new Promise((resolve) => socket.once('close', resolve));
+    });
+    const taking = ends.a.getEvent(); // Never acknowledged.
+    const mapping = await client.iomap(new Uint8Array(8));
+    await mapping.unmap();
+    await server.iowrite(Uint8Array.of(1), 0).catch(() => {});
+    expect((await taking).event.type).toBe('QP_ACCESS_ERR');
+    for (const socket of [client, server]) socket.destroy();
+    await Promise.all(closed);
+  });
+
   test('that it took back is not written: the writer’s connection fails', async () => {
     await using ends = await openEnds();
     const [client, server] = await pairOf(ends);

@@ -83,8 +83,7 @@ export class Mappings {
     const slot: Slot = { offset, length, mr: undefined };
     this.#slots[place] = slot;
     const end = async () => {
-      if (this.#slots[place] !== slot) return;
-      this.#slots[place] = undefined;
+      if (this.#slots[place] === slot) this.#slots[place] = undefined;
       await slot.mr?.deregister().catch(() => {});
     };
     try {
