@@ -3,7 +3,7 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { Devices, roce, whyMissing } from './programs.ts';
 
 const PYTHON = '/usr/bin/python3';
@@ -36,6 +36,7 @@ describe.skipIf(missing !== undefined)('Open MPI', () => {
   /** Two ranks send messages of up to 1 MiB there and back, and add up arrays. */
   async function exchangeAt(settings: readonly string[], ...addresses: [string, string]): Promise<void> {
     const devices = await Devices.open(...addresses);
+    onTestFinished(() => devices.close());
     const ranks = devices.servers.map(({ path }) => [
       ...['-np', '1', process.execPath, roce, 'run', '--socket', path],
       ...[PYTHON, exchange],
@@ -46,7 +47,6 @@ describe.skipIf(missing !== undefined)('Open MPI', () => {
     // 100 messages, among them ten of a MiB in each direction.
     for (const server of devices.servers)
       expect((await server.report()).counters.sentPackets).toBeGreaterThan(1_000);
-    await devices.close();
   }
 
   test('exchanges by UCX', { tags: ['gate'] }, () => exchangeAt(UCX, '127.0.0.87', '127.0.0.88'));
@@ -58,12 +58,12 @@ describe.skipIf(missing !== undefined)('Open MPI', () => {
       const addresses = ['10.87.0.1', '10.87.0.2'] as const;
       const ip = (line: string) =>
         expect(spawnSync('ip', line.split(' '), { encoding: 'utf8' }).stderr).toBe('');
+      onTestFinished(() => void spawnSync('ip', ['link', 'del', 'roce-a']));
       ip('link add roce-a type veth peer name roce-b');
       ip('link set roce-b up');
       for (const address of addresses) ip(`addr add ${address}/24 dev roce-a`);
       ip('link set roce-a up');
       await exchangeAt(LIBFABRIC, ...addresses);
-      ip('link del roce-a');
     },
   );
 });

@@ -75,7 +75,8 @@ export class ConnectionBuilder {
           ...recovery,
           reason:
             recovery.damaged === undefined
-              ? (episode?.judgeRecovery(recovery.cause, recovery.grade).reason ?? 'not-known')
+              ? (episode?.judgeRecovery(recovery.cause, recovery.grade, recovery.missing).reason ??
+                'not-known')
               : 'damaged',
         })),
       ),

@@ -27,7 +27,7 @@ export const damagedOnTheWay = rule({
       `The network damaged packets ${wayOf(telling)} (wrong ICRC); this explains ${telling.whoseShare}.`,
     chain: (telling) => [
       ...event(
-        telling.shown.damagedFrame,
+        telling.shown.damagedFrame || telling.recoveries[0].damaged,
         `${psnOf(telling.shown)} is damaged: wrong ICRC, the receiver drops it`,
       ),
       ...closed(telling),

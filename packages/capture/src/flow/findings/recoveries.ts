@@ -27,9 +27,9 @@ interface Group {
 function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
   const groups = new Map<EpisodeReason, Group>();
   for (const recovery of direction.record.recoveries.kept) {
-    const { episode, cause, grade, damaged } = recovery;
+    const { episode, cause, grade, missing, damaged } = recovery;
     if (episode === undefined) continue;
-    const { reason: judged, certainty } = episode.judgeRecovery(cause, grade);
+    const { reason: judged, certainty } = episode.judgeRecovery(cause, grade, missing);
     const reason = damaged === undefined ? judged : 'damaged';
     const isCertain = certainty === 'certain';
     const group = groups.get(reason) ?? {

@@ -116,8 +116,8 @@ function causes(subject: Subject): Cause<'retransmissions', 'retransmissions'>[]
     counts,
     record: { recoveries },
   } = direction;
-  const kept = recoveries.kept.filter(({ episode, damaged, cause, grade }) => {
-    const reason = episode?.judgeRecovery(cause, grade).reason;
+  const kept = recoveries.kept.filter(({ episode, damaged, cause, grade, missing }) => {
+    const reason = episode?.judgeRecovery(cause, grade, missing).reason;
     return (
       damaged === undefined && (reason === 'not-known' || reason === 'unanswered' || reason === undefined)
     );

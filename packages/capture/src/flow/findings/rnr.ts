@@ -39,15 +39,23 @@ export const rnr = rule({
         waits === undefined ? '' : `; ${requester} waited ${formatDuration(waits.mean * waits.count)}`;
       return `${responder} had no receive posted ${counted(recoveries.length, 'time')} (RNR)${waited}${nothingLost}.`;
     },
-    chain: (telling) => [
-      ...sent(telling),
-      ...event(telling.shown.evidenceFrame, `${telling.responder} has no receive posted (RNR NAK)`),
-      ...event(
-        telling.shown.frame,
-        `${telling.requester} sends ${psnOf(telling.shown)} again after the wait`,
-      ),
-      ...event(telling.shown.answerFrame, `${telling.responder} answers`),
-    ],
+    chain: (telling) => {
+      // The episode may have begun with a timeout: the events are those of its recovery that an RNR NAK asked for, or of a sequence NAK
+      // behind an RNR NAK.
+      const { shown } = telling;
+      const own = telling.recoveries.find(({ cause, episode }) => cause === 'rnr' && episode === shown);
+      const naks = telling.direction.peer?.record.events.get('rnr-nak')?.frames ?? [];
+      const nak = own?.evidence ?? naks.find((frame) => frame > shown.sentFrame);
+      return [
+        ...sent(telling),
+        ...event(nak, `${telling.responder} has no receive posted (RNR NAK)`),
+        ...event(
+          own?.frame ?? shown.frame,
+          `${telling.requester} sends ${psnOf(shown)} again after the wait`,
+        ),
+        ...event(shown.answerFrame, `${telling.responder} answers`),
+      ];
+    },
     explains: [...RECOVERED, 'rnr'],
   },
 });

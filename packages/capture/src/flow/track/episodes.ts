@@ -130,8 +130,13 @@ export class Episode {
    * The reason of one recovery of the episode, and how sure it is. An RNR NAK is the reason of the copy that it asked for, and of no
    * other; and timeouts behind a NAK that nobody answers are not the NAK's.
    */
-  judgeRecovery(cause: RetransmitCause, grade: Grade): { reason: EpisodeReason; certainty: Grade } {
-    if (cause === 'rnr') return { reason: 'not-ready', certainty: grade };
+  judgeRecovery(
+    cause: RetransmitCause,
+    grade: Grade,
+    missing: MissingPacket,
+  ): { reason: EpisodeReason; certainty: Grade } {
+    // `none`: a sequence NAK of the PSN that an RNR NAK refused, as rxe sends for the packet behind it.
+    if (cause === 'rnr' || missing === 'none') return { reason: 'not-ready', certainty: grade };
     const isOpen = this.answerTime === undefined && cause === 'timeout';
     const isAsked = this.cause === 'sequence-nak' || this.cause === 'implied-nak' || this.cause === 'rnr';
     if (isOpen && isAsked) return { reason: 'unanswered', certainty: 'certain' };

@@ -34,6 +34,20 @@ test('a capture that ends before the next retry is due shows no failure', () => 
   expect(outcomes(capture)).toEqual(['completed', 'incomplete']);
 });
 
+test('the last copy that is allowed is waited for, too', () => {
+  for (const [more, outcome] of [
+    [0, 'incomplete'],
+    [67_000, 'retries-exceeded'],
+  ] as const) {
+    const capture = new CaptureBuilder();
+    send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });
+    for (let copy = 0; copy < 8; copy++) send(capture, 10 + 67_000 * copy, 10);
+    if (more > 0) capture.packet(10 + 67_000 * 7 + more, 'a', 'UC_SEND_ONLY', { psn: 1, destQp: 0x99 });
+    capture.finish();
+    expect(outcomes(capture)).toContain(outcome);
+  }
+});
+
 test('a capture that goes on past that time shows it', () => {
   const capture = new CaptureBuilder();
   send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });

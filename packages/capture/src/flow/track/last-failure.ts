@@ -70,7 +70,9 @@ export function lastFailure(
   const longest = Math.max(2 * (time - begin), 4 * requester.classifier.timer.ackTimeout, TIMER_SLACK);
   const isOver = captureEnd - time > longest;
   const retries = cm?.retries ?? MAX_RETRIES;
-  const isShown = isOver || unanswered === retries + 1;
+  // The last copy is waited for, too: as long as for those before it, on the average.
+  const isDue = unanswered > 1 && captureEnd - time >= (time - begin) / (unanswered - 1);
+  const isShown = isOver || (isDue && unanswered === retries + 1);
   if (!isShown && unanswered <= (cm?.retries ?? USUAL_RETRIES)) return undefined;
   return {
     failure: 'retries-exceeded',

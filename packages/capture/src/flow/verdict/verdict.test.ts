@@ -158,6 +158,40 @@ test('an RNR NAK explains the copy that it asked for, and no timeout before or b
   }
 });
 
+test('a sequence NAK right behind an RNR NAK of the same PSN is no loss', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  for (const psn of [104, 105]) send(capture, 10 * MS + psn, psn);
+  for (const [i, syndrome] of [0x2c, 0x60].entries())
+    capture.packet(10.3 * MS + i, 'b', 'RC_ACKNOWLEDGE', { psn: 104, syndrome });
+  for (const psn of [104, 105]) send(capture, 10.4 * MS + psn, psn);
+  for (const psn of [104, 105]) ack(capture, 11.9 * MS + psn, psn);
+  const { kind, also } = verdictOf(talk(capture, 100 * MS, 107));
+  expect([kind, ...also.map((each) => each.kind)]).toEqual(['rnr']);
+});
+
+test('a chain has the frames of its own cause, in an episode that another one began', () => {
+  const refused = talk(new CaptureBuilder(), 0, 100); // Frames 1 to 8.
+  for (const time of [10, 77.2]) send(refused, time * MS, 104);
+  for (const [i, time] of [77.3, 78.2, 79.1].entries()) {
+    refused.packet(time * MS, 'b', 'RC_ACKNOWLEDGE', { psn: 104, syndrome: 0x2c }); // The first is frame 11.
+    send(refused, (78.1 + 0.9 * i) * MS, 104);
+  }
+  ack(refused, 80 * MS, 104);
+  const rnr = verdictOf(talk(refused, 100 * MS, 105));
+  expect(rnr.kind).toBe('rnr');
+  expect(rnr.chain.map(({ frame }) => frame)).toEqual(expect.arrayContaining([11, 12]));
+  const damaged = talk(new CaptureBuilder(), 0, 100);
+  send(damaged, 10 * MS, 104);
+  damaged.packet(10.1 * MS, 'b', 'RC_ACKNOWLEDGE', { psn: 104, syndrome: 0x2c });
+  for (const time of [10.9, 78, 145, 212]) {
+    send(damaged, time * MS, 104);
+    damaged.packet(time * MS + 100, 'b', 'RC_ACKNOWLEDGE', { psn: 104, badIcrc: time < 200 }); // The first is frame 12.
+  }
+  const damage = verdictOf(talk(damaged, 300 * MS, 105));
+  expect(damage.kind).toBe('damaged-on-the-way');
+  expect(damage.chain.map(({ frame }) => frame)).toContain(12);
+});
+
 test('a packet that came late, the NAK for it, the needless retransmission', () => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   send(capture, 2000, 104, { id: 300 });
