@@ -558,7 +558,7 @@ describe('flows and messages', () => {
   test('nothing stands there twice: the verdict again in the line of a connection, and the note that it explains', async () => {
     const verdicts = join(import.meta.dirname, '../../../test/fixtures/verdicts');
     const two = (await roce(['flows', join(verdicts, 'gid-v1-v2.pcap')])).out;
-    expect(two).toMatch(/\n#1 {7}as above; .* gave up .*\n#2 {7}Both ends use different GID types: /);
+    expect(two).toMatch(/\n#1 {7}as above\n#2 {7}Both ends use different GID types: /);
     expect(two).not.toContain('Mirror both directions');
     expect(two).toMatch(/\nIn the verdicts above: .*One direction only\./);
     const one = (await roce(['flows', join(verdicts, 'connectx-ack-cnp.pcap')])).out;
