@@ -7,6 +7,7 @@ import { MemoryNetwork } from '@node-roce/link';
 import { type CompletionQueue, type Device, openDevice, type ProtectionDomain } from '@node-roce/verbs-api';
 import { expect, test } from 'vitest';
 import { clockOfTurns, turns } from '../../verbs-api/testing/clock.ts';
+import { drawFrom } from '../testing/draw.ts';
 import { type ConnectionStream, connect, listen, type MessageConnection } from './index.ts';
 
 const ROUNDS = Number(process.env.ROCE_STREAM_ROUNDS ?? 200);
@@ -14,17 +15,6 @@ const SEED = Number(process.env.ROCE_STREAM_SEED ?? 1);
 /** Rounds on one pair of devices: a leak of one object in each round passes its limits. */
 const PER_PAIR = 25;
 const LIMITS = { maxQp: 12, maxPd: 6, maxCq: 6, maxMr: 12 };
-
-/** Numbers from a seed (mulberry32). */
-function drawFrom(seed: number): (below: number) => number {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
-}
 
 /** Domains and completion queues that can be made now. */
 async function room(device: Device): Promise<number[]> {

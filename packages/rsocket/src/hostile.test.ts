@@ -7,6 +7,7 @@
 import { once } from 'node:events';
 import { CmId } from '@node-roce/rdmacm';
 import { expect, test } from 'vitest';
+import { drawFrom } from '../../rdmacm/testing/draw.ts';
 import { type Ends, equip, openEnds } from '../../rdmacm/testing/ends.ts';
 import { connect, listen, type RSocket, type RsocketServer } from './index.ts';
 import {
@@ -26,17 +27,6 @@ const LIMITS = { maxQp: 8, maxPd: 6, maxCq: 6, maxMr: 16 };
 const UNDER_WAY = 8;
 /** Errors that a socket may have because of its peer. */
 const CODES = ['ERR_ROCE_PROTOCOL', 'ERR_ROCE_CLOSED', 'ERR_ROCE_COMPLETION', 'ERR_ROCE_QP_FAILED'];
-
-/** Numbers from a seed (mulberry32). */
-function drawFrom(seed: number): (below: number) => number {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below);
-  };
-}
 
 /** A WRITE of the peer. */
 interface Message {
