@@ -6,6 +6,7 @@ import { type InterfaceEvent, watchInterface } from './watch-interface.ts';
 afterEach(() => {
   vi.doUnmock('@node-roce/dgram-native');
   vi.doUnmock('./interfaces.ts');
+  vi.doUnmock('node:fs');
   vi.resetModules();
   vi.useRealTimers();
 });
@@ -68,4 +69,33 @@ test('without the addon, by a look every second; each difference is reported onc
   ]);
   watch.close();
   expect(after([])).toEqual([]);
+});
+
+test('an interface that comes up in the middle of a look has lost no address', async () => {
+  let list = [{ name: 'nic0', up: true, addresses: [{ address: '10.0.0.1' }] }] as NetworkInterface[];
+  let state = 'up';
+  // What happens behind the list of interfaces, and before the state is read.
+  let meanwhile = () => {};
+  vi.doMock('./interfaces.ts', () => ({
+    listInterfaces: () => {
+      const seen = list;
+      meanwhile();
+      return seen;
+    },
+  }));
+  vi.doMock('node:fs', () => ({ readFileSync: () => `${state}\n` }));
+  vi.useFakeTimers();
+  const fresh = await import('./watch-interface.ts');
+  const told: InterfaceEvent[] = [];
+  const watch = await fresh.watchInterface('nic0', (event) => told.push(event), { how: 'polling' });
+  const shown = list;
+  [list, state] = [[], 'lowerlayerdown'];
+  vi.advanceTimersByTime(1000);
+  expect(told.splice(0)).toEqual([{ type: 'down' }]);
+  meanwhile = () => {
+    [list, state] = [shown, 'up'];
+  };
+  vi.advanceTimersByTime(2000);
+  expect(told).toEqual([{ type: 'up' }]);
+  watch.close();
 });

@@ -73,10 +73,15 @@ class Known {
   }
 }
 
+/**
+ * The list and the state are two reads, and the interface may come up between them: then the list without it
+ * would look like one of an interface that runs and has lost its addresses. So the state is read on both sides.
+ */
 function look(name: string): { up: boolean; addresses: string[] } {
+  const operated = operates(name);
   const nic = listInterfaces().find((each) => each.name === name);
   // An interface without addresses is not in the list.
-  if (!nic) return { up: operates(name), addresses: [] };
+  if (!nic) return { up: operated && operates(name), addresses: [] };
   return { up: nic.up, addresses: nic.addresses.map(({ address }) => address) };
 }
 
