@@ -13,7 +13,7 @@
 // user's cache folder, and runs the suite inside namespaces of its own. ROCE_GUEST_ACCEL=um|tcg|kvm decides how guests run (docs/interop.md). Other arguments go to vitest:
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
 import { chmodSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { constants, setPriority, tmpdir } from 'node:os';
+import { constants, getPriority, setPriority, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { sweep } from '../tiers/sweep.mjs';
@@ -73,8 +73,9 @@ const um = umKernel();
 if (prepare) process.exit();
 sweep('roce-interop-');
 rmSync(logs, { recursive: true, force: true });
-// rxe and we answer each other within tens of ms: other work of this machine may wait that long.
-setPriority(constants.priority.PRIORITY_HIGH);
+// rxe and we answer each other within tens of ms: other work of this machine may wait that long. Who started
+// it under nice(1) wants it behind that of others all the same.
+if (getPriority() <= 0) setPriority(constants.priority.PRIORITY_HIGH);
 // For what the tests put into the temporary directory, an ordinary user's among it: gone with the run.
 const scratch = mkdtempSync(join(tmpdir(), `roce-interop-${process.pid}-`));
 chmodSync(scratch, 0o755);
