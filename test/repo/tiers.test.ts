@@ -83,13 +83,14 @@ describe('a step', () => {
     const fifo = join(tmpdir(), 'roce-busy');
     const busy = `i=0; while ((i < 300000)); do ((++i)); done; echo done > ${fifo}; sleep 1000`;
     const command = `mkfifo ${fifo}; unshare --pid --fork --kill-child bash -c '${busy}' & read < ${fifo}; kill -9 $!; wait`;
+    const printed: string[] = [];
     const outcome = await runStep(
       { command, minutes: 5 },
-      { cwd: root, groups: root, write: (line: string) => lines.push(line) },
+      { cwd: root, groups: root, write: (line: string) => printed.push(line) },
     );
-    const [, shell] = /^== processors: ([\d.]+) s user/.exec(lines.at(-1) ?? '') ?? [];
     expect(outcome.processorSeconds).toBeGreaterThan(0.05);
-    expect(outcome.processorSeconds).toBeGreaterThan(5 * Number(shell));
+    // The shell's figure, which would be too low, is not printed.
+    expect(printed.join('\n')).not.toContain('== processors');
   });
 
   test('plays a test that failed once more in CI, and lists the one that passed then', async () => {

@@ -77,7 +77,8 @@ for (const { minutes, ...rest } of chosen) {
   console.log(`== ${step.name}: ${step.command} (at most ${step.minutes} min)`);
   const outcome = await runStep(step, { cwd: root });
   outcomes.push({ step, outcome });
-  console.log(`== ${step.name}: ${outcome.verdict} in ${Math.round(outcome.seconds)} s`);
+  const [took, processors] = [outcome.seconds, outcome.processorSeconds].map(Math.round);
+  console.log(`== ${step.name}: ${outcome.verdict} in ${took} s, ${processors} s of the processors`);
   if (tier === 'long') record(step, outcome, commit);
 }
 const after = changedFiles();
