@@ -44,7 +44,11 @@ async function play(role: 'server' | 'client', line: string): Promise<[ours: str
   expect(ours.length).toBeLessThan(packets.length);
   expect(packets.filter(({ icrcOk }) => !icrcOk)).toEqual([]);
   const moved = Object.keys(difference(before, await guest.counters()));
-  expect(moved.filter((name) => TROUBLE.includes(name))).toEqual([]);
+  // What our device dropped tells whose trouble it is.
+  const { counters } = await device.report();
+  const counted = Object.entries({ ...counters, ...counters.link }).filter(([, count]) => Number(count) > 0);
+  const trouble = moved.filter((name) => TROUBLE.includes(name));
+  expect(trouble, `our device has counted ${counted.join(' ')}`).toEqual([]);
   await expect.poll(() => device.status, { timeout: 5000 }).toEqual({ programs: 0, objects: 0 });
   return outputs;
 }

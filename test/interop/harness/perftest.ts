@@ -1,10 +1,8 @@
 /** `roce perf` here and an unmodified program of perftest in the guest: both run, both have to be content, and their figures agree. */
 import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished } from 'vitest';
 import { GID_INDEX, type Guest } from './guest.ts';
-
-const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
+import { ROCE } from './roce.ts';
 
 export interface PerfCase {
   verb: 'send' | 'write' | 'read' | 'atomic';

@@ -1,11 +1,9 @@
 /** `roce pingpong` here and an unmodified ibv_*_pingpong in the guest: both run, both have to be content. */
 import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { GID_INDEX, type Guest } from './guest.ts';
 import { LINK_ARGUMENTS } from './link.ts';
-
-const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
+import { ROCE } from './roce.ts';
 
 /** rxe's counters that show that something went wrong; `completer_retry_err` is checked separately. */
 export const TROUBLE = [

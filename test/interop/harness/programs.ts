@@ -1,13 +1,11 @@
 /** A program of libibverbs here, over `roce run`, and the same one in the guest on rxe: both run, both have to be content. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import type { DeviceServer } from '@node-roce/device';
 import { expect, onTestFinished } from 'vitest';
 import { meet } from '../../programs/meet.ts';
 import { GID_INDEX, type Guest } from './guest.ts';
-
-const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
+import { ROCE } from './roce.ts';
 
 /** A TCP port of its own for each run. */
 let port = 19_600;

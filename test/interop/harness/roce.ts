@@ -2,7 +2,8 @@
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
+/** The program itself. */
+export const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
 
 export interface Ran {
   code: number | null;

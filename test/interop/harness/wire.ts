@@ -1,5 +1,5 @@
 /** The packets at the guest's end of the wire, captured around a test. */
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,12 +10,15 @@ import { gidToText, verifyIcrc } from '@node-roce/wire';
 import type { Bridge } from './bridge.ts';
 import { keep } from './logs.ts';
 import { end, spawnTethered } from './process.ts';
+import { ROCE } from './roce.ts';
 
 /** Bytes of a slot in the kernel's ring and KiB of the ring: 7000 packets while tcpdump waits for a core. */
 const SNAP = 9216;
 const BUFFER = 65_536;
 /** Bytes of a packet up to the end of its RETH, over IPv6. */
 const HEADERS = 90;
+/** Of the analysis of a capture. */
+const MOST_LINES = 40;
 
 /** A RoCE packet of a capture: offsets into its frame. */
 export interface WirePacket {
@@ -84,8 +87,11 @@ export class WireCapture {
     for (let size = -1; size !== statSync(this.file).size; await sleep(300)) size = statSync(this.file).size;
   }
 
+  /** Of a test that failed: a second run may pass, and the machine may be gone before anybody looks into its logs. */
   keep(name: string): void {
     keep(this.file, `${name}.pcap`);
+    const { stdout } = spawnSync(process.execPath, [ROCE, 'flows', this.file], { encoding: 'utf8' });
+    console.log(`what "roce flows" says of ${name}:\n${stdout.split('\n').slice(0, MOST_LINES).join('\n')}`);
   }
 
   discard(): void {
