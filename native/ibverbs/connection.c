@@ -12,6 +12,21 @@ static void report_end(void) {
   if (atomic_exchange(&reported, 1) == 0) dprintf(STDERR_FILENO, "libibverbs of roce run: the device has ended the connection\n");
 }
 
+void roce_report_closed(void) {
+  static atomic_int reported;
+  if (atomic_exchange(&reported, 1) == 0)
+    dprintf(STDERR_FILENO, "libibverbs of roce run: the program has closed a descriptor of the library: contexts that use it have ended\n");
+}
+
+int roce_is_connected(const struct roce_context *r) {
+  char byte;
+  return roce_is_open(&r->socket) && recv(r->socket.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+}
+
+void roce_end_connection(const struct roce_context *r) {
+  if (roce_is_open(&r->socket)) shutdown(r->socket.fd, SHUT_RDWR);
+}
+
 int roce_ask(struct roce_context *r, enum roce_call call, const void *request, size_t request_bytes, void *reply, size_t reply_bytes) {
   NOT_CANCELLED;
   int error;
@@ -20,10 +35,16 @@ int roce_ask(struct roce_context *r, enum roce_call call, const void *request, s
     return roce_fails(roce_call_name(call), EPERM, OF_PARENT);
   }
   pthread_mutex_lock(&r->lock);
-  error = roce_exchange(r->socket, call, request, request_bytes, reply, reply_bytes);
+  if (!roce_is_open(&r->socket)) {
+    pthread_mutex_unlock(&r->lock);
+    roce_report_closed();
+    if (reply_bytes > 0) memset(reply, 0, reply_bytes);
+    return roce_fails(roce_call_name(call), EIO, CLOSED);
+  }
+  error = roce_exchange(r->socket.fd, call, request, request_bytes, reply, reply_bytes);
   // After half a message nothing can be understood any more.
   if (error == EIO) {
-    shutdown(r->socket, SHUT_RDWR);
+    roce_end_connection(r);
     report_end();
   }
   pthread_mutex_unlock(&r->lock);

@@ -232,8 +232,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   context = &r->verbs.context;
   r->pid = getpid();
   r->generation = roce_generation;
-  r->socket = roce_dial();
-  if (r->socket < 0) goto no_socket;
+  r->socket = roce_file_of(roce_dial());
+  if (r->socket.fd < 0) goto no_socket;
   roce_lock_contexts();
   error = roce_greet(r);
   roce_unlock_contexts();
@@ -246,7 +246,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   pthread_mutex_init(&r->objects_lock, NULL);
   pthread_mutex_init(&context->mutex, NULL);
   context->device = device;
-  context->cmd_fd = r->socket;
+  context->cmd_fd = r->socket.fd;
   context->num_comp_vectors = 1;
   context->abi_compat = __VERBS_ABI_IS_EXTENDED;
   r->verbs.sz = sizeof r->verbs;
@@ -268,7 +268,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   roce_rings_close(r);
 no_device:
   saved = errno;
-  close(r->socket);
+  close(r->socket.fd);
   errno = saved;
 no_socket:
   saved = errno;
@@ -286,7 +286,7 @@ int ibv_close_device(struct ibv_context *context) {
   // Before the memory is the program's again: until then, peers read and write the device's.
   if (!roce_memory_imported(r)) roce_ask_close(r);
   stays = roce_memory_close(r);
-  if (!stays) close(r->socket);
+  if (!stays) roce_close_file(&r->socket);
   roce_unlock_contexts();
   if (stays) return 0;
   close(context->async_fd);

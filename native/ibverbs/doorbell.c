@@ -26,7 +26,7 @@ int roce_rings_open(struct roce_context *r, int arena, int doorbell, const struc
   }
   r->arena = at;
   r->arena_bytes = shape->arena_bytes;
-  r->doorbell = doorbell;
+  r->doorbell = roce_file_of(doorbell);
   r->bells = (struct roce_ring){.words = (uint32_t *)(r->arena + shape->bells_offset), .capacity = shape->bells_capacity, .stride = 1};
   pthread_mutex_init(&r->bells_lock, NULL);
   return 0;
@@ -34,7 +34,7 @@ int roce_rings_open(struct roce_context *r, int arena, int doorbell, const struc
 
 void roce_rings_close(struct roce_context *r) {
   munmap(r->arena, r->arena_bytes);
-  close(r->doorbell);
+  roce_close_file(&r->doorbell);
 }
 
 void roce_take_queue(struct roce_context *r, const struct roce_queue_place *place, struct roce_ring *ring) {
@@ -57,8 +57,14 @@ void roce_publish(struct ibv_context *context, struct roce_ring *ring, uint32_t 
   if (load(ring->words + ROCE_CONTROL_STATE) == IBV_QPS_ERR) is_urgent = 1;
   if (is_urgent && taken(r->bells.words + ROCE_CONTROL_SLEEPING)) {
     static const uint64_t one = 1;
-    // Posting is no cancellation point, as write would be.
-    while (syscall(SYS_write, r->doorbell, &one, sizeof one) < 0 && errno == EINTR) continue;
+    // Without a doorbell, requests would wait for whatever else wakes the device.
+    if (!roce_is_open(&r->doorbell)) {
+      roce_report_closed();
+      roce_end_connection(r);
+    } else {
+      // Posting is no cancellation point, as write would be.
+      while (syscall(SYS_write, r->doorbell.fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+    }
   }
   pthread_mutex_unlock(&r->bells_lock);
 }

@@ -64,10 +64,10 @@ static int introduce(struct roce_context *r, uint8_t *room) {
   int fds[FILES];
   memcpy(hello.request.name, program_invocation_short_name, strnlen(program_invocation_short_name, sizeof hello.request.name));
   roce_memory_token(hello.request.token);
-  if (roce_write_all(r->socket, &hello, sizeof hello) != 0) return -1;
+  if (roce_write_all(r->socket.fd, &hello, sizeof hello) != 0) return -1;
   for (int i = 0; i < FILES; i++) {
-    fds[i] = receive_file(r->socket, room);
-    if (i == 0 && fds[0] == NO_FILE) return refused(r->socket, room);
+    fds[i] = receive_file(r->socket.fd, room);
+    if (i == 0 && fds[0] == NO_FILE) return refused(r->socket.fd, room);
     if (fds[i] < 0) {
       close_all(fds, i);
       return -1;
@@ -76,7 +76,7 @@ static int introduce(struct roce_context *r, uint8_t *room) {
   // Before the first call: the device takes it with the first region that needs it.
   r->attachable = roce_send_memory(fds[3]) == 0;
   close(fds[3]);
-  if (roce_read_all(r->socket, room, sizeof reply) != 0) {
+  if (roce_read_all(r->socket.fd, room, sizeof reply) != 0) {
     close_all(fds, 3);
     return errno = EIO, -1;
   }

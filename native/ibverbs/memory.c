@@ -7,8 +7,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "pages.h"
 #include "roce.h"
@@ -34,8 +32,32 @@ static struct {
   struct range *regions;
 } memory = {.file = {.fd = -1}};
 
+// All pages of the file are the program's again.
+static void leave_file(void) {
+  struct roce_parts parts = {0};
+  if (memory.file.fd >= 0 && roce_shared_parts(&memory.file, 0, UINTPTR_MAX, &parts) == 0)
+    for (size_t i = 0; i < parts.count; i++) roce_take_back(&memory.file, &parts.at[i]);
+  roce_free_parts(&parts);
+}
+
+// Where the program has closed the file's descriptor, its contexts have ended: what they would register could not be shared.
+static void check_file(void) {
+  if (memory.file.fd < 0 || memory.pid != getpid() || roce_is_open(&memory.file)) return;
+  roce_report_closed();
+  for (const struct roce_context *r = memory.contexts; r != NULL; r = r->older) roce_end_connection(r);
+  leave_file();
+  memory.file.fd = -1;
+}
+
+// The youngest context whose connection to the device is there. The file of one that has ended is of no use for the next.
+static const struct roce_context *living(void) {
+  const struct roce_context *r = memory.contexts;
+  while (r != NULL && !roce_is_connected(r)) r = r->older;
+  return r;
+}
+
 int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]) {
-  int there;
+  const struct roce_context *r;
   pthread_mutex_lock(&lock);
   // Also a process that was made without handlers of pthread_atfork.
   if (memory.pid != getpid()) {
@@ -43,31 +65,25 @@ int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]) {
     memory.contexts = NULL;
     memory.regions = NULL;
   }
-  there = memory.contexts != NULL;
-  if (there) memcpy(token, memory.contexts->token, ROCE_TOKEN_BYTES);
+  check_file();
+  r = living();
+  if (r != NULL) memcpy(token, r->token, ROCE_TOKEN_BYTES);
   pthread_mutex_unlock(&lock);
-  return there;
+  return r != NULL;
 }
 
-// Not fstat, whose symbol is of glibc 2.33.
-static int status_of(int fd, struct statx *to) { return statx(fd, "", AT_EMPTY_PATH, STATX_INO, to); }
-
 int roce_memory_open(struct roce_context *r, int fd) {
-  struct statx file;
-  dev_t device;
+  const struct roce_file file = roce_file_of(fd);
   int error = 0;
-  if (status_of(fd, &file) != 0) {
-    close(fd);
-    return -1;
-  }
-  device = makedev(file.stx_dev_major, file.stx_dev_minor);
   pthread_mutex_lock(&lock);
-  if (memory.contexts == NULL) {
+  check_file();
+  if (living() == NULL) {
+    leave_file();
     if (memory.file.fd >= 0) close(memory.file.fd);
-    memory.file = (struct roce_file){fd, device, file.stx_ino};
+    memory.file = file;
   } else {
     close(fd);
-    if (file.stx_ino != memory.file.inode || device != memory.file.device) error = -1;
+    if (memory.file.fd < 0 || file.inode != memory.file.inode || file.device != memory.file.device) error = -1;
   }
   if (error == 0) {
     r->older = memory.contexts;
@@ -141,6 +157,7 @@ int roce_memory_close(struct roce_context *r) {
     *at = r->older;
     break;
   }
+  check_file();
   for (struct range **at = &memory.regions; *at != NULL;) {
     if ((*at)->owner == r) end_region(at, &ended);
     else at = &(*at)->next;
@@ -151,12 +168,11 @@ int roce_memory_close(struct roce_context *r) {
 }
 
 struct roce_context *roce_import(int fd) {
-  struct statx given, own;
+  const struct roce_file given = roce_file_of(fd);
   struct roce_context *r = NULL;
-  if (status_of(fd, &given) != 0) return NULL;
   pthread_mutex_lock(&lock);
   if (memory.pid == getpid()) r = memory.contexts;
-  while (r != NULL && (status_of(r->socket, &own) != 0 || own.stx_ino != given.stx_ino || own.stx_dev_minor != given.stx_dev_minor)) r = r->older;
+  while (r != NULL && (!roce_is_open(&r->socket) || r->socket.inode != given.inode || r->socket.device != given.device)) r = r->older;
   if (r != NULL) r->imports++;
   pthread_mutex_unlock(&lock);
   return r;
@@ -185,6 +201,10 @@ static int is_attached(uintptr_t first, uintptr_t last) {
 static int share_pages(struct range *region, int writes, struct roce_parts *parts, const char **why) {
   size_t tried = 0;
   int error = 0;
+  if (memory.file.fd < 0) {
+    *why = CLOSED;
+    return EFAULT;
+  }
   if (roce_has_this_stack(region->start, region->end)) {
     *why = "it is the stack of this thread";
     return EFAULT;
@@ -260,6 +280,7 @@ int roce_share(const struct roce_context *r, void *address, size_t length, unsig
   };
   roce_know_program();
   pthread_mutex_lock(&lock);
+  check_file();
   error = reach_pages(r, region, *kind, (access & WRITES) != 0, &parts, &why);
   *kind = region->attached ? ROCE_MEMORY_ATTACHED : ROCE_MEMORY_SHARED;
   pthread_mutex_unlock(&lock);
@@ -277,6 +298,7 @@ void roce_unshare(const struct roce_context *r, void *address, size_t length, ui
   struct range *ended = NULL;
   int saved = errno;
   pthread_mutex_lock(&lock);
+  check_file();
   for (struct range **at = &memory.regions; *at != NULL; at = &(*at)->next) {
     const int is_it = (*at)->start == first && (*at)->end == last && (*at)->owner == r;
     if (!is_it || (*at)->attached != (kind == ROCE_MEMORY_ATTACHED)) continue;
@@ -302,6 +324,7 @@ static void before_fork(void) {
   sigemptyset(&faults);
   sigaddset(&faults, SIGSEGV);
   pthread_sigmask(SIG_UNBLOCK, &faults, &mask);
+  check_file();
   // Also without regions: pages under the frame that deregistered them stay in the file.
   if (memory.file.fd < 0 || memory.pid != getpid()) return;
   // Where the mappings can't be read, as no descriptor is left, the regions are known.
@@ -335,7 +358,7 @@ static void in_child(void) {
   memory.regions = NULL;
   memory.contexts = NULL;
   memory.pid = getpid();
-  if (memory.file.fd >= 0) close(memory.file.fd);
+  if (memory.file.fd >= 0) roce_close_file(&memory.file);
   memory.file.fd = -1;
   pthread_mutex_init(&contexts_lock, NULL);
   pthread_sigmask(SIG_SETMASK, &mask, NULL);

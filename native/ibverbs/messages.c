@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "roce.h"
@@ -142,10 +143,27 @@ int roce_dial(void) {
   return -1;
 }
 
+// System calls: the symbols of stat and fstat are of glibc 2.33, and filters of older containers refuse statx.
 uint64_t roce_network(void) {
-  // Not stat, whose symbol is of glibc 2.33.
-  struct statx about;
-  return statx(AT_FDCWD, "/proc/self/ns/net", 0, STATX_INO, &about) == 0 ? about.stx_ino : 0;
+  struct stat about;
+  return syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/net", &about, 0) == 0 ? about.st_ino : 0;
+}
+
+struct roce_file roce_file_of(int fd) {
+  struct stat about = {0};
+  const int saved = errno;
+  const long result = syscall(SYS_fstat, fd, &about);
+  errno = saved;
+  return result == 0 ? (struct roce_file){fd, about.st_dev, about.st_ino} : (struct roce_file){.fd = fd};
+}
+
+int roce_is_open(const struct roce_file *file) {
+  const struct roce_file now = roce_file_of(file->fd);
+  return now.inode != 0 && now.inode == file->inode && now.device == file->device;
+}
+
+void roce_close_file(const struct roce_file *file) {
+  if (roce_is_open(file)) close(file->fd);
 }
 
 void roce_report_network(void) {

@@ -223,16 +223,23 @@ static int move_over(void *from, size_t length, uintptr_t to) {
   return mremap(from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to) == MAP_FAILED ? -1 : 0;
 }
 
+// Copies the file's pages to `own`: from where they are mapped, if the program has closed the file's descriptor.
+static int copy_back(const struct roce_file *file, uint8_t *own, off_t offset, const void *at, size_t length) {
+  if (roce_is_open(file)) return copy_from_file(file->fd, own, offset, length);
+  memcpy(own, at, length);
+  return 0;
+}
+
 // Moves pages back from the file into the place at `own`, and from there to where they were; the file's go.
 static int move_from_file(const struct roce_file *file, const struct roce_part *part, uintptr_t start, uint8_t *own, size_t length) {
   const off_t offset = part->offset + (off_t)(start - part->start);
   void *at = (void *)start;
   if (mprotect(at, length, PROT_READ) != 0) return -1;
-  if (copy_from_file(file->fd, own, offset, length) != 0 || mprotect(own, length, part->protection) != 0 || move_over(own, length, start) != 0) {
+  if (copy_back(file, own, offset, at, length) != 0 || mprotect(own, length, part->protection) != 0 || move_over(own, length, start) != 0) {
     mprotect(at, length, part->protection);
     return -1;
   }
-  fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)length);
+  if (roce_is_open(file)) fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)length);
   return 0;
 }
 

@@ -1,15 +1,11 @@
-// Pages that program and device share: parts of mappings that become pages of the device's file, and the program's own again.
+// Pages that program and device share: parts of mappings that become pages of the device's file, and the program's own again. The offset of a
+// page in the file is its address.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-// The file behind registered memory: the offset of a page is its address.
-struct roce_file {
-  int fd;
-  dev_t device;
-  ino_t inode;
-};
+#include "roce.h"
 
 // Pages of one mapping.
 struct roce_part {

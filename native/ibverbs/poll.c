@@ -114,7 +114,6 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
   const int shares = shares_processor(r), is_woken = shares && is_awake(r);
   const int sleeps = is_woken || idle.polls >= YIELDING_POLLS;
   int looks = ++idle.polls % LOOKING_POLLS == 0;
-  char byte;
   if (sleeps && idle.context == r && idle.turns == turns && idle.first == own) {
     store(r->bells.words + ROCE_CONTROL_WAITING, shares ? ROCE_WAITING_SHARING : ROCE_WAITING_APART);
     if (!is_woken) wait_for_turn(r, turns, NAP_NANOSECONDS);
@@ -132,8 +131,9 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
   }
   if (!looks) return 0;
   NOT_CANCELLED;
-  if (recv(r->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) return 0;
-  roce_fails("ibv_poll_cq", EIO, "the device has ended the connection");
+  if (roce_is_connected(r)) return 0;
+  if (!roce_is_open(&r->socket)) roce_report_closed();
+  roce_fails("ibv_poll_cq", EIO, "the device, or the program, has ended the connection");
   return -1;
 }
 

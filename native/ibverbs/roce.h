@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "messages.h"
@@ -39,8 +40,16 @@ struct roce_ring {
   uint32_t producer;  // Of a work queue: entries published.
 };
 
+// A descriptor of the library, and which file it is of. A program may close descriptors that are not its own, as daemons close all that they
+// find, and open another file under the same number. Only another eventfd can't be distinguished from ours.
+struct roce_file {
+  int fd;
+  dev_t device;
+  ino_t inode;
+};
+
 struct roce_context {
-  int socket;
+  struct roce_file socket;
   // Of the process that opened it. A child has the parent's socket, and must not speak on it.
   pid_t pid;
   int generation;
@@ -52,7 +61,7 @@ struct roce_context {
   unsigned imports;            // Of this context: each is closed like the context itself.
   uint8_t *arena;              // The memory of all rings.
   size_t arena_bytes;
-  int doorbell;  // Wakes the device.
+  struct roce_file doorbell;  // Wakes the device.
   int attachable;  // The device has the descriptor of this process's memory.
   struct roce_ring bells;
   pthread_mutex_t bells_lock;
@@ -177,7 +186,21 @@ int roce_debug(void);
 int roce_fails(const char *call, int error, const char *why);
 // The same from a verb of that name.
 #define FAILS(error, why) roce_fails(__func__, error, why)
+#define CLOSED "the program has closed a descriptor of the library"
 #define OF_PARENT "the context is the parent's, and a child has none of it"
+
+// A descriptor and its file; no inode where that can't be found.
+struct roce_file roce_file_of(int fd);
+// Whether the descriptor is still of the file.
+int roce_is_open(const struct roce_file *file);
+// Closes it then.
+void roce_close_file(const struct roce_file *file);
+// Whether neither the program nor the device has ended the connection.
+int roce_is_connected(const struct roce_context *r);
+// Ends the connection, if the program has not closed it: calls and polls fail from now on.
+void roce_end_connection(const struct roce_context *r);
+// Explains on stderr, once, why contexts have ended: the program has closed a descriptor of theirs.
+void roce_report_closed(void);
 
 // All of the bytes, through signals. 0 or −1.
 int roce_write_all(int fd, const void *bytes, size_t length);

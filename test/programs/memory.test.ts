@@ -3,7 +3,7 @@
 // @module-tag gate
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -81,6 +81,21 @@ describe.skipIf(missing !== undefined)('registered memory of programs', () => {
     const program = compile('executes')!;
     for (let i = 0; i < 3; i++) await run(program);
   });
+
+  test.each(['all', 'doorbell', 'memory', 'connection'])(
+    'a program that closes the library’s descriptors (%s) loses its contexts, and nothing else',
+    async (what) => {
+      const output = await run(compile('descriptors')!, [what]);
+      expect(output).toContain('the program has closed a descriptor of the library');
+    },
+  );
+
+  test.each(['EPERM', 'EACCES', 'ENOSYS'] as const)(
+    'a filter that refuses statx and copies between processes (%s) is in the way of nothing',
+    async (name) => {
+      await run(compile('filtered')!, [`${constants.errno[name]}`, compile('attached')!]);
+    },
+  );
 
   test('memory that does not answer ends its program and not the device', async () => {
     const ended = await devices.start(0, compile('blocks')!, []).ended;

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -127,6 +127,21 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
       expect(code, output).toBe(0);
       expect(output).toMatch(WELL[[serverLine, clientLine][i].split(' ')[0]] ?? /^/);
     }
+    await gone();
+  });
+
+  test('rping runs under a filter that refuses copies between processes', { tags: ['slow'] }, async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-filtered-'));
+    const program = join(folder, 'filtered');
+    const source = fileURLToPath(new URL('filtered.c', import.meta.url));
+    expect(spawnSync('cc', [source, '-o', program], { encoding: 'utf8' }).stderr).toBe('');
+    const filtered = `${program} ${constants.errno.EACCES}`;
+    const server = start(0, `${filtered} rping -s -C 3 -a ${SERVER}`);
+    await serving(server.ended);
+    const client = start(1, `${filtered} rping -c -C 3 -a ${SERVER}`);
+    for (const { code, output } of await Promise.all([server.ended, client.ended]))
+      expect(code, output).toBe(0);
+    rmSync(folder, { recursive: true });
     await gone();
   });
 

@@ -153,19 +153,22 @@ void roce_ucma_stat(int fd, mode_t *mode, dev_t *device) {
   errno = saved;
 }
 
-// Copies of the program's memory fail with EFAULT, as in the kernel, where a pointer is wrong.
-static int copied(ssize_t n, size_t length) { return n == (ssize_t)length; }
+// Copies of the program's memory fail with EFAULT, as in the kernel, where a pointer is wrong. Where the call itself is refused (a filter of
+// seccomp, with whatever error), a wrong pointer ends the program.
+static int is_wrong(ssize_t n) { return n >= 0 || errno == EFAULT; }
 static int take(void *to, uint64_t from, size_t length) {
   struct iovec own = {to, length}, theirs = {(void *)(uintptr_t)from, length};
-  if (length == 0 || copied(process_vm_readv(getpid(), &own, 1, &theirs, 1, 0), length)) return 0;
-  if (errno != EPERM && errno != ENOSYS) return EFAULT;
+  const ssize_t n = length > 0 ? process_vm_readv(getpid(), &own, 1, &theirs, 1, 0) : 0;
+  if (n == (ssize_t)length) return 0;
+  if (is_wrong(n)) return EFAULT;
   memcpy(to, theirs.iov_base, length);
   return 0;
 }
 static int give(uint64_t to, const void *from, size_t length) {
   struct iovec own = {(void *)from, length}, theirs = {(void *)(uintptr_t)to, length};
-  if (length == 0 || copied(process_vm_writev(getpid(), &own, 1, &theirs, 1, 0), length)) return 0;
-  if (errno != EPERM && errno != ENOSYS) return EFAULT;
+  const ssize_t n = length > 0 ? process_vm_writev(getpid(), &own, 1, &theirs, 1, 0) : 0;
+  if (n == (ssize_t)length) return 0;
+  if (is_wrong(n)) return EFAULT;
   memcpy(theirs.iov_base, from, length);
   return 0;
 }
