@@ -44,7 +44,6 @@ const cases =
 let port = 18_700;
 
 describe('the peer', () => {
-  // A program of perftest has ended by SIGSEGV now and then with -R, under User-Mode Linux (1 of 6 whole files).
   test.each(cases)(
     'as $role: $verb $kind $options',
     { retry: 2 },
