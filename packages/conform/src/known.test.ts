@@ -1,10 +1,12 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { BrokenDevice } from '../testing/broken-device.ts';
 import { MUTANTS } from '../testing/mutants/all.ts';
+import type { Case } from './case.ts';
 import { LISTS } from './known/lists.ts';
 import { compare, isNews, learn, parseKnownList, signature } from './known.ts';
 import { CASE_RULES, judgeCases } from './passive/cases.ts';
 import { junit, resultsJson, resultText, totalsText } from './report.ts';
+import { rule } from './rule.ts';
 import { RULES, rules } from './rules/all.ts';
 import { play, type Result, run } from './run.ts';
 import { adapterBench, MODEL_OPTIONS, modelBench } from './virtual/bench.ts';
@@ -36,7 +38,7 @@ test('a deviation that the list has as one seen sometimes is known where repetit
   const unsteady = {
     ...deviation,
     verdict: 'unsteady' as const,
-    why: ['deviation 1 times of 3', ...deviation.why],
+    why: ['deviation in 1 of 3 plays', ...deviation.why],
   };
   const list = (sometimes: boolean, is = signature(deviation)) => ({
     device: 'model',
@@ -129,7 +131,51 @@ test('repeated with other verdicts, a rule is unsteady', async () => {
   };
   const [result] = await run([sometimes], modelBench, { repeat: 3 });
   expect(result.verdict).toBe('unsteady');
-  expect(result.why).toEqual(['deviation 1 times of 3', 'the second time']);
+  expect(result.why).toEqual(['deviation in 1 of 3 plays', 'the second time']);
+});
+
+describe('a deviation that is confirmed', () => {
+  /** A rule that deviates in these of its playings, and the patience of each. */
+  function sometimes(deviating: readonly number[]) {
+    const patience: number[] = [];
+    const play = async (t: Case) => {
+      patience.push(t.waits.patience);
+      t.want(!deviating.includes(patience.length), `at ${patience.length}`);
+    };
+    return { rule: rule('OWN-01', { title: '', section: '', needs: [], text: '' }, play), patience };
+  }
+  const confirms = () => true;
+
+  test('is one if the rule deviates again, with more patience', async () => {
+    const { rule, patience } = sometimes([1, 2]);
+    const bench = modelBench();
+    const played: Result[] = [];
+    const [result] = await run([rule], bench, { confirms, onPlayed: (each) => played.push(each) });
+    expect(result).toMatchObject({ verdict: 'deviation', why: ['at 2'] });
+    expect(patience).toEqual([800, 3200]);
+    expect([bench.waits.patience, played.length]).toEqual([800, 2]);
+  });
+
+  test('is unsteady if the rule passes then', async () => {
+    const [result] = await run([sometimes([1]).rule], modelBench(), { confirms });
+    expect(result).toMatchObject({ verdict: 'unsteady', why: ['deviation in 1 of 2 plays', 'at 1'] });
+  });
+
+  test('stays one if the rule cannot be played again', async () => {
+    const { rule } = sometimes([1]);
+    let plays = 0;
+    const again = { ...rule, play: (t: Case) => (++plays > 1 ? t.skip('gone') : rule.play(t)) };
+    const [result] = await run([again], modelBench(), { confirms });
+    expect([plays, result.verdict]).toEqual([2, 'deviation']);
+  });
+
+  test('is not played again where nobody asks for it, nor one that passes', async () => {
+    const known = sometimes([1]);
+    await run([known.rule], modelBench(), { confirms: () => false });
+    const passing = sometimes([]);
+    await run([passing.rule], modelBench(), { confirms });
+    expect([known.patience.length, passing.patience.length]).toEqual([1, 1]);
+  });
 });
 
 test('an error of a rule is broken, and its connections are closed', async () => {

@@ -13,7 +13,7 @@ import type { NamedRule, Rule } from './rule.ts';
  * - `known`, `changed`, `mended`: compared with a list of known deviations: the same, another one, none any more
  * - `not testable`: the device, or the way to it, has not what the rule needs
  * - `broken`: the tester or the way to the device failed; no word about the device
- * - `unsteady`: repeated, the verdicts differ
+ * - `unsteady`: played more than once, the verdicts differ
  */
 export type Verdict =
   | 'pass'
@@ -93,7 +93,15 @@ export interface RunOptions {
   signal?: AbortSignal;
   /** Play each rule so many times; one whose verdicts differ is `unsteady`. Default 1. */
   repeat?: number;
+  /**
+   * Whether a deviation is played again, with more patience, before it is one: a machine that is busy makes a device late. If the rule
+   * then passes, it is `unsteady`. Not with `repeat`.
+   */
+  confirms?: (result: Result) => boolean;
 }
+
+/** Patience of the second playing, as a multiple of the usual one. */
+const MORE_PATIENCE = 4;
 
 /** Plays rules on one bench, or on a bench of its own each; stops early when the signal is aborted, or the way to the device is lost. */
 export async function run(
@@ -105,8 +113,9 @@ export async function run(
   const results: Result[] = [];
   for (const rule of rules) {
     if (signal?.aborted) break;
-    const result = await playOften(rule, bench, options);
-    if (result === undefined) break;
+    const first = await playOften(rule, bench, options);
+    if (first === undefined) break;
+    const result = await confirmed(first, rule, bench, options);
     results.push(result);
     onResult?.(result);
     if (typeof bench !== 'function' && bench.device.isLost) break;
@@ -129,12 +138,33 @@ async function playOften(
     await turn();
     if (signal?.aborted && i + 1 < times) return undefined;
   }
+  return sumOf(played);
+}
+
+/** The result of a rule that was played several times. */
+function sumOf(played: readonly Result[]): Result {
   const worst = played.find(({ verdict }) => verdict !== 'pass') ?? played[0];
   const counts = played.filter(({ verdict }) => verdict === worst.verdict).length;
-  if (counts === times) return worst;
-  return {
-    ...worst,
-    verdict: 'unsteady',
-    why: [`${worst.verdict} ${counts} times of ${times}`, ...worst.why],
-  };
+  if (counts === played.length) return worst;
+  const often = `${worst.verdict} in ${counts} of ${played.length} plays`;
+  return { ...worst, verdict: 'unsteady', why: [often, ...worst.why] };
+}
+
+/** A result, or what becomes of it in a second playing with more patience. */
+async function confirmed(
+  first: Result,
+  rule: Rule,
+  bench: Bench | (() => Bench),
+  { repeat = 1, confirms, onPlayed, signal }: RunOptions,
+): Promise<Result> {
+  const isToRepeat = repeat === 1 && first.verdict === 'deviation' && confirms?.(first);
+  if (!isToRepeat || typeof bench === 'function' || signal?.aborted) return first;
+  const { waits } = bench;
+  bench.waits = { ...waits, patience: MORE_PATIENCE * waits.patience };
+  const second = await play(rule, bench);
+  bench.waits = waits;
+  onPlayed?.(second);
+  // A second one that could not be played says nothing about the first.
+  if (second.verdict === 'deviation') return second;
+  return second.verdict === 'pass' ? sumOf([first, second]) : first;
 }

@@ -60,6 +60,7 @@ test('of a rule that is repeated, each playing is judged', async () => {
   expect([playing, results.map(({ verdict }) => verdict)]).toEqual([3, ['pass']]);
   expect(judge.results().find(({ rule }) => rule.id === 'TRC-15')).toMatchObject({
     verdict: 'deviation',
+    notes: ['an MSN that is not the number of messages: in ACK-01 (1 of 3 plays)'],
     seenIn: ['ACK-01'],
   });
 });

@@ -82,14 +82,14 @@ function judgeConnection(
 /** One passive rule over all cases. */
 class CaseTally {
   occasions = 0;
-  /** By what was seen, a text without measured values: the first case, and the rules of all. */
-  readonly seen = new Map<string, { first: Result; ids: Set<string> }>();
+  /** By what was seen, a text without measured values: the first case, and in how many playings of each rule. */
+  readonly seen = new Map<string, { first: Result; plays: Map<string, number> }>();
 
   add(of: Result, { occasions, certain }: Tally): void {
     this.occasions += occasions;
     for (const text of certain.keys()) {
-      const before = this.seen.get(text) ?? { first: of, ids: new Set() };
-      before.ids.add(of.rule.id);
+      const before = this.seen.get(text) ?? { first: of, plays: new Map<string, number>() };
+      before.plays.set(of.rule.id, (before.plays.get(of.rule.id) ?? 0) + 1);
       this.seen.set(text, before);
     }
   }
@@ -99,6 +99,8 @@ class CaseTally {
 export class CaseJudge {
   readonly #line: Pick<Line, 'tester' | 'device'>;
   readonly #all = new Map<string, CaseTally>(CASE_RULES.map(({ id }) => [id, new CaseTally()]));
+  /** How often each rule was played. */
+  readonly #plays = new Map<string, number>();
 
   /** @param line whose packets these are */
   constructor(line: Pick<Line, 'tester' | 'device'>) {
@@ -107,6 +109,7 @@ export class CaseJudge {
 
   add(result: Result): void {
     if (!isOrdered(result)) return;
+    this.#plays.set(result.rule.id, (this.#plays.get(result.rule.id) ?? 0) + 1);
     const packets = packetsOf(result, this.#line);
     const tallies = new Map(PASSIVE_RULES.map(({ id }) => [id, new Tally()]));
     for (const connection of result.connections)
@@ -121,7 +124,7 @@ export class CaseJudge {
   results(asked: readonly NamedRule[] = []): Result[] {
     return CASE_RULES.flatMap((rule) => {
       const tally = this.#all.get(rule.id)!;
-      if (tally.occasions > 0) return [resultOf(rule, tally)];
+      if (tally.occasions > 0) return [resultOf(rule, tally, this.#plays)];
       return asked.some(({ id }) => id === rule.id) ? [notTestable(rule)] : [];
     });
   }
@@ -150,11 +153,17 @@ const notTestable = (rule: NamedRule): Result => ({
   time: 0,
 });
 
-function resultOf(rule: NamedRule, { occasions, seen }: CaseTally): Result {
-  const cases = [...seen].map(([text, { ids }]) => {
-    const named = [...ids].slice(0, MAX_CASES).join(', ');
-    return `${text}: in ${named}${ids.size > MAX_CASES ? ' …' : ''}`;
+/** `CRD-01, RD-01 (1 of 3 plays)`. */
+function where(seen: ReadonlyMap<string, number>, plays: ReadonlyMap<string, number>): string {
+  const named = [...seen].slice(0, MAX_CASES).map(([id, count]) => {
+    const all = plays.get(id) ?? count;
+    return count === all ? id : `${id} (${count} of ${all} plays)`;
   });
+  return `${named.join(', ')}${seen.size > MAX_CASES ? ' …' : ''}`;
+}
+
+function resultOf(rule: NamedRule, { occasions, seen }: CaseTally, all: ReadonlyMap<string, number>): Result {
+  const cases = [...seen].map(([text, { plays }]) => `${text}: in ${where(plays, all)}`);
   // The packets of the first one.
   const [{ first } = { first: undefined }] = seen.values();
   return {
@@ -165,7 +174,9 @@ function resultOf(rule: NamedRule, { occasions, seen }: CaseTally): Result {
       seen.size > 0
         ? cases
         : [`${occasions} ${occasions === 1 ? 'occasion' : 'occasions'} in the packets of the other rules`],
-    ...(seen.size > 0 && { seenIn: [...new Set([...seen.values()].flatMap(({ ids }) => [...ids]))] }),
+    ...(seen.size > 0 && {
+      seenIn: [...new Set([...seen.values()].flatMap(({ plays }) => [...plays.keys()]))],
+    }),
     used: new Set(),
     entries: first?.entries ?? [],
     connections: first?.connections ?? [],
