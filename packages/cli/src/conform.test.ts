@@ -4,6 +4,7 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { isServedBy, PASSIVE_RULES, RULES } from '@node-roce/conform';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
@@ -271,7 +272,7 @@ describe('a capture', () => {
   });
 
   test('has rules of its own, which are listed', async () => {
-    expect((await played('--list', '--capture', capture)).out).toContain('\n14 rules. ');
+    expect((await played('--list', '--capture', capture)).out).toContain('\n14 passive checks. ');
     expect((await played('--list', '--rule', 'TRC-05')).out).toContain('needs capture');
     expect((await played('--list')).out).toContain('TRC-21');
   });
@@ -313,6 +314,47 @@ test('a rule about packets that was asked for is never left out: not testable, o
 test('--first is the basic rules, in the list and in the run; rules about packets where they are named', async () => {
   const [, count] = /\n(\d+) rules\. /.exec((await conform('--list', '--first')).out)!;
   expect((await conform('--first')).out).toContain(`model: ${count} rules: ${count} pass\n`);
-  expect((await conform('--list', '--first', '--rule', 'TRC')).out).toContain('\n14 rules. ');
+  expect((await played('--list', '--first', '--rule', 'TRC')).out).toContain('\n14 passive checks. ');
   expect((await conform('--first', '--rule', 'PSN-01,TRC-14')).out).toContain('model: 2 rules: 2 pass');
+});
+
+describe('--list', () => {
+  const LISTS_OF = '. Lists of known deviations: rxe-6.1, rxe-6.12, node-roce\n';
+  /** The rules that are listed, and the last line. */
+  const listed = async (...args: string[]) => {
+    const { code, out } = await played('--list', ...args);
+    expect(code).toBe(0);
+    const ids = [...out.matchAll(/^([A-Z]{2,3}-\d\d) {2}/gm)].map(([, id]) => id);
+    return { ids, out, total: out.trimEnd().split('\n').at(-1) };
+  };
+
+  test('counts rules and passive checks apart', async () => {
+    const { ids, total } = await listed();
+    expect(ids).toEqual([...RULES, ...PASSIVE_RULES].map(({ id }) => id));
+    const having = (mark: 'hostile' | 'slow') => RULES.filter((rule) => rule[mark]).length;
+    const marks = `${having('hostile')} only with --hostile, ${having('slow')} only with --slow`;
+    expect(`${total}\n`).toBe(
+      `${RULES.length} rules (${marks}), ${PASSIVE_RULES.length} passive checks${LISTS_OF}`,
+    );
+    expect((await listed('--rule', 'PSN-01')).total).toMatch(/^1 rule\. /);
+  });
+
+  test('with --via, has what this way can test, and what the others need', async () => {
+    const cm = await listed('--via', 'cm');
+    expect(cm.ids.filter((id) => !id.startsWith('TRC'))).toEqual(
+      RULES.filter((rule) => isServedBy(rule, 'cm')).map(({ id }) => id),
+    );
+    expect(cm.out).toContain(
+      'Not testable with --via cm --link packet:\n  needs a reliable connection: PSN-01,',
+    );
+    expect(cm.out).toContain('  needs a capture (--capture): TRC-05, TRC-21\n');
+    const perftest = await listed('--via', 'perftest');
+    expect(perftest.ids).toContain('PSN-01');
+    expect(perftest.ids).not.toContain('DUP-01');
+    expect(perftest.out).toMatch(/^ {2}needs receives posted at the device: .*DUP-01/m);
+    const udp = await listed('--via', 'agent', '--link', 'udp', '--rule', 'HDR');
+    expect(udp.ids).not.toContain('HDR-13');
+    expect(udp.out).toMatch(/^ {2}needs whole frames \(--link packet\): .*HDR-13/m);
+    expect((await listed('--via', 'cm', '--rule', 'PSN-01')).total).toMatch(/^No rule\. /);
+  });
 });

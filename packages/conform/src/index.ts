@@ -35,7 +35,7 @@ export {
   signature,
 } from './known.ts';
 export type { End, Entry, Line } from './line.ts';
-export { isServedBy, NEEDS, type Need } from './needs.ts';
+export { isServedBy, type Link, lacksOf, NEEDS, type Need, type Via } from './needs.ts';
 export { AGENT_SOURCE, Agent } from './network/agent.ts';
 export { agentDevice } from './network/agent-device.ts';
 export { PacketLine } from './network/packet-line.ts';

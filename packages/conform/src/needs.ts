@@ -37,14 +37,64 @@ export const NEEDS = {
 
 export type Need = keyof typeof NEEDS;
 
-/** Needs that no program next to a device serves: a stack in virtual time does. */
-const VIRTUAL: readonly Need[] = ['xrc', 'placement'];
+/** A way to a device. */
+export type Via = 'agent' | 'perftest' | 'cm' | 'model';
+/** How packets leave and arrive on a network. */
+export type Link = 'packet' | 'udp';
+
+/** What each program next to a device serves. The agent: if the device has it. */
+export const SERVED = {
+  agent: [
+    'rc',
+    'uc',
+    'ud',
+    'write',
+    'read',
+    'atomic',
+    'flush',
+    'atomicWrite',
+    'receives',
+    'srq',
+    'post',
+    'completions',
+    'memory',
+    'state',
+    'attributes',
+    'bounds',
+    'regions',
+    'fail',
+    'destroy',
+    'deregister',
+    'rtr',
+    'init',
+    'fence',
+    'windows',
+    'reregister',
+    'domains',
+    'events',
+  ],
+  perftest: ['rc', 'write', 'read', 'atomic'],
+  cm: ['listener'],
+} as const satisfies Record<string, readonly Need[]>;
+
+/** The model has one protection domain, and its queue pairs go from RESET to RTS in one step. */
+const NOT_OF_MODEL: readonly Need[] = ['capture', 'domains', 'rtr'];
+
+const OF_LINK = { packet: ['frames', 'spoof'], udp: [] } as const satisfies Record<Link, readonly Need[]>;
+
+/** What a rule needs that this way to a device does not serve: it is not testable there. */
+export function lacksOf(
+  { needs }: { readonly needs: readonly Need[] },
+  via: Via,
+  link: Link = 'packet',
+): readonly Need[] {
+  if (via === 'model') return needs.filter((need) => NOT_OF_MODEL.includes(need));
+  const served: readonly Need[] = [...SERVED[via], ...OF_LINK[link]];
+  return needs.filter((need) => !served.includes(need));
+}
 
 /** Whether a rule is one of those that a whole run plays on this way to a device. The others would all be not testable. */
-export function isServedBy(
-  { needs }: { readonly needs: readonly Need[] },
-  via: 'agent' | 'perftest' | 'cm' | 'model',
-): boolean {
+export function isServedBy(rule: { readonly needs: readonly Need[] }, via: Via): boolean {
   if (via === 'model') return true;
-  return needs.includes('listener') === (via === 'cm') && !needs.some((need) => VIRTUAL.includes(need));
+  return lacksOf(rule, via === 'cm' ? 'cm' : 'agent').length === 0;
 }

@@ -15,6 +15,7 @@ import {
   junit,
   type KnownList,
   LISTS,
+  type Link,
   learn,
   modelBench,
   type NamedRule,
@@ -31,17 +32,18 @@ import {
   resultsJson,
   resultText,
   rules,
-  ruleText,
   totalsText,
+  type Via,
 } from '@node-roce/conform';
 import { UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 import { expectWritable } from '../writable.ts';
 import { type CaptureChoices, judge as judgeCaptured, passiveRules } from './conform-capture.ts';
+import { listRules } from './conform-list.ts';
 
 interface Given extends CaptureChoices {
-  via: 'agent' | 'perftest' | 'cm' | 'model';
-  link: 'packet' | 'udp';
+  via?: Via;
+  link: Link;
   list?: boolean;
   first?: boolean;
   hostile?: boolean;
@@ -81,10 +83,7 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   const played = names?.filter((name) => !/^TRC\b/i.test(name));
   const chosen = given.capture !== undefined || isOfCaptures ? [] : chosenRules(given, played);
   if (given.list) {
-    for (const rule of [...chosen, ...passive]) terminal.line(ruleText(rule));
-    terminal.line(
-      `\n${chosen.length + passive.length} rules. Lists of known deviations: ${Object.keys(LISTS).join(', ')}`,
-    );
+    listRules(chosen, passive, given, terminal);
     return 0;
   }
   if (isOfCaptures)
@@ -96,13 +95,14 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   const known = await knownList(given.device);
   const before = known ?? (await learnedBefore(given.learn));
   const plan: Plan = { chosen, passive, known, before, others: await otherResults(given) };
-  if (given.via === 'model') {
+  const { via = 'agent' } = given;
+  if (via === 'model') {
     expectWritable(given);
     return judge(plan, modelBench, { name: 'model' }, given, terminal);
   }
   if (!host) throw new UsageError('expected the host of the device, or --via model');
   expectWritable(given);
-  return overNetwork(host, given.via, plan, given, terminal);
+  return overNetwork(host, via, plan, given, terminal);
 }
 
 /** Rules about packets: those that are named; of a whole run all, but none of a run of the basic rules. */
@@ -141,7 +141,7 @@ async function otherResults({ compare: files, html }: Given): Promise<PlainResul
 }
 
 /** Whether a rule is of this way to the device: of a whole run, the others would all be not testable. */
-const isOfWay = (each: Rule, { via, list, rule }: Given): boolean =>
+const isOfWay = (each: Rule, { via = 'agent', list, rule }: Given): boolean =>
   list || rule !== undefined || isServedBy(each, via);
 
 /** @param names all rules if it is absent */
@@ -229,7 +229,10 @@ async function judge(
   const { line } = typeof bench === 'function' ? bench() : bench;
   const cases = new CaseJudge(line);
   const onPlayed = (result: Result) => cases.add(result);
-  const active = await play(chosen, bench, { onResult, onPlayed, signal: terminal.signal, repeat });
+  // Those of the list were seen before.
+  const confirms = (result: Result) => known === undefined || compare([result], known)[0].verdict !== 'known';
+  const options = { onResult, onPlayed, confirms, signal: terminal.signal, repeat };
+  const active = await play(chosen, bench, options);
   const asked = given.rule === undefined ? [] : passive;
   const besides = cases.results(asked).filter(({ rule }) => passive.some(({ id }) => id === rule.id));
   const played = [...active, ...besides];

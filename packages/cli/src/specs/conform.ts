@@ -8,9 +8,8 @@ const options: readonly OptionSpec[] = [
     flags: '--via <way>',
     summary:
       'The program on the machine of the device. agent: the one that --print-agent prints; perftest: the servers of perftest; cm: rping -s, for the rules of the ' +
-      'connection manager. model: test the reference model, without a device or network',
+      'connection manager. model: test the reference model, without a device or network (default: agent)',
     parse: oneOf('agent', 'perftest', 'cm', 'model'),
-    fallback: 'agent',
   },
   {
     flags: '--link <link>',
@@ -31,7 +30,11 @@ const options: readonly OptionSpec[] = [
       'Host at which the capture was made: only this host is judged, and a packet that is not in the capture counts as not sent',
     parse: text,
   },
-  { flags: '--list', summary: 'List the rules, and test nothing' },
+  {
+    flags: '--list',
+    summary:
+      'List the rules, and test nothing; with --via (and --link), those that can be tested in this way, and what the others need',
+  },
   {
     flags: '--rule <ids>',
     summary: 'Test these rules and areas, separated by commas: KEY-02,PSN',

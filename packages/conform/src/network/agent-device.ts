@@ -14,7 +14,7 @@ import {
   type Window,
   type WindowSpec,
 } from '../device.ts';
-import type { Need } from '../needs.ts';
+import { type Need, SERVED } from '../needs.ts';
 import { type Agent, Refused } from './agent.ts';
 
 /** `enum ibv_wc_status`. */
@@ -51,32 +51,9 @@ const mtuCode = (bytes: number): number => Math.log2(bytes) - 7;
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 
-const OFFERS: readonly Need[] = [
-  'rc',
-  'uc',
-  'ud',
-  'write',
-  'read',
-  'atomic',
-  'receives',
-  'srq',
-  'post',
-  'completions',
-  'memory',
-  'state',
-  'attributes',
-  'bounds',
-  'regions',
-  'fail',
-  'destroy',
-  'deregister',
-  'rtr',
-  'init',
-  'windows',
-  'reregister',
-  'domains',
-  'events',
-];
+/** Abilities that the agent reports by device, or that older ones have not. */
+const REPORTED: readonly Need[] = ['flush', 'atomicWrite', 'fence'];
+const OFFERS: readonly Need[] = SERVED.agent.filter((need) => !REPORTED.includes(need));
 
 /** Receives that a connection is opened with have ids from here on. */
 const FIRST_RECEIVE = 1000;

@@ -13,7 +13,7 @@ import {
   type Right,
   Untestable,
 } from '../device.ts';
-import type { Need } from '../needs.ts';
+import { SERVED } from '../needs.ts';
 
 /** A right that a server of perftest can allow. */
 type ServedRight = Exclude<Right, 'flush'>;
@@ -27,8 +27,6 @@ const PROGRAMS: Readonly<Record<ServedRight, { name: string; offset: number }>> 
 
 /** The port of the first server. */
 const PERFTEST_PORT = 18_515;
-
-const OFFERS: readonly Need[] = ['rc', 'write', 'read', 'atomic'];
 
 /** Tries to reach a server, and one that has just ended and is started again; ms between two. */
 const TRIES = { first: 8, again: 120 } as const;
@@ -176,5 +174,5 @@ export function perftestDevice(host: string, port = PERFTEST_PORT): Device {
       throw error;
     }
   };
-  return { info: { name: `perftest at ${host}` }, offers: new Set(OFFERS), connect: open };
+  return { info: { name: `perftest at ${host}` }, offers: new Set(SERVED.perftest), connect: open };
 }
