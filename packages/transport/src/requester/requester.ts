@@ -13,6 +13,7 @@ import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../rings.ts';
 import type { TimePlace } from '../times.ts';
 import { Credits } from './credits.ts';
+import { Drain } from './drain.ts';
 import { FailedEntry } from './failed-entry.ts';
 import { Flight } from './flight.ts';
 import { RequestPackets } from './packets.ts';
@@ -36,6 +37,7 @@ export class Requester implements RequesterRole {
   readonly #queue: SendQueue;
   readonly #flight: Flight;
   readonly #transmitter: Transmitter;
+  readonly #drain: Drain;
   readonly timers: Timers;
   readonly credits = new Credits();
   readonly reads: OutstandingReads;
@@ -47,8 +49,6 @@ export class Requester implements RequesterRole {
   readonly #place: TimePlace;
   /** Packets are in a batch that the link has not taken. */
   #withLink = false;
-  /** SQD: everything that was started is done, and the owner knows. */
-  #drained = false;
 
   constructor(context: Context, owner: Owner, queue: SendQueue) {
     this.#context = context;
@@ -70,6 +70,7 @@ export class Requester implements RequesterRole {
     this.pacing = new Pacing(owner, context.clock, this.timers, this.congestion);
     const { timers, reads, failed, pacing, credits } = this;
     const parts = { context, owner, flight: this.#flight, failed, timers, reads, pacing };
+    this.#drain = new Drain(parts);
     this.recovery = new Recovery(parts, packets, credits, roundTrip, losses);
     this.#transmitter = new Transmitter(parts, this.recovery, packets, credits);
     this.reads.setPathMtu(owner.attributes.pathMtu);
@@ -89,7 +90,7 @@ export class Requester implements RequesterRole {
   }
 
   get drained(): boolean {
-    return this.#drained;
+    return this.#drain.done;
   }
 
   // ------------------------------------------------------------------- states
@@ -113,7 +114,7 @@ export class Requester implements RequesterRole {
     this.reads.setPathMtu(pathMtu);
     this.recovery.reset();
     this.#flight.start(0);
-    this.#drained = false;
+    this.#drain.end();
   }
 
   /** ERR, SQE: nothing more is sent, nothing is waited for. */
@@ -135,7 +136,7 @@ export class Requester implements RequesterRole {
 
   /** Entering RTS from SQD or SQE. */
   resume(): void {
-    this.#drained = false;
+    this.#drain.end();
   }
 
   /** Everything was flushed: the cursor is at the next entry. */
@@ -143,19 +144,10 @@ export class Requester implements RequesterRole {
     this.#flight.toHead();
   }
 
-  /** SQD: what was not sent is not started after all; nor does an entry fail that was not. */
+  /** SQD: what was not sent is not started after all. */
   drain(): void {
     this.#transmitter.takeBack();
-    if (this.failed.isAt(this.#queue.started)) this.failed.forget();
-    this.checkDrained();
-  }
-
-  /** SQD: reports that everything that was started is done, once (IBTA vol 1 §10.3.1.5). */
-  checkDrained(): void {
-    if (this.#owner.state !== QpStateCode.SQD || this.#drained || this.#queue.head !== this.#queue.started)
-      return;
-    this.#drained = true;
-    this.#owner.sendQueueDrained();
+    this.#drain.begin();
   }
 
   /** Takes over changed attributes; timers with an old value are restarted. */
@@ -233,7 +225,7 @@ export class Requester implements RequesterRole {
     if (!recovery.idle) recovery.settled();
     if (this.failed.waiting && this.failed.completeIfOldest()) return;
     this.recovery.ackTimer.restart(this.#flight.out > 0);
-    this.checkDrained();
+    if (this.#owner.state === QpStateCode.SQD) this.#drain.check();
     if (!this.sleeps) this.#owner.wantsTurn();
   }
 

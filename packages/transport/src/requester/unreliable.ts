@@ -8,6 +8,7 @@ import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess, SendWqe } from '../rings.ts';
 import { NO_CREDITS } from './credits.ts';
+import { Drain } from './drain.ts';
 import { FailedEntry } from './failed-entry.ts';
 import { Flight } from './flight.ts';
 import { lastPacketBytes, RequestPackets } from './packets.ts';
@@ -29,6 +30,7 @@ export class UnreliableRequester implements RequesterRole {
   readonly #failed: FailedEntry;
   readonly #packets: RequestPackets;
   readonly #starter: Starter;
+  readonly #drain: Drain;
   /** Of UC: datagrams have an address each. */
   readonly #wholes: WholeMessages | undefined;
   /** Both with the first `rate_limit`: most queue pairs never have one. */
@@ -36,8 +38,6 @@ export class UnreliableRequester implements RequesterRole {
   #timers: Timers | undefined;
   /** Packets are in a batch that the link has not taken. */
   #withLink = false;
-  /** SQD: everything that was started is done, and the owner knows. */
-  #drained = false;
 
   constructor(context: Context, owner: Owner, queue: SendQueue) {
     this.#context = context;
@@ -48,6 +48,7 @@ export class UnreliableRequester implements RequesterRole {
     this.#packets = new RequestPackets(context, owner, queue);
     const parts = { context, owner, flight: this.#flight, failed: this.#failed };
     this.#starter = new Starter(parts, NO_CREDITS);
+    this.#drain = new Drain(parts);
     this.#wholes = owner.datagram ? undefined : new WholeMessages(parts, NO_CREDITS);
   }
 
@@ -56,7 +57,7 @@ export class UnreliableRequester implements RequesterRole {
   }
 
   get drained(): boolean {
-    return this.#drained;
+    return this.#drain.done;
   }
 
   get sleeps(): boolean {
@@ -75,7 +76,7 @@ export class UnreliableRequester implements RequesterRole {
     this.stop();
     this.#setRate(this.#owner.attributes.rateLimit);
     this.#flight.start(0);
-    this.#drained = false;
+    this.#drain.end();
   }
 
   stop(): void {
@@ -90,7 +91,7 @@ export class UnreliableRequester implements RequesterRole {
   }
 
   resume(): void {
-    this.#drained = false;
+    this.#drain.end();
   }
 
   flushed(): void {
@@ -99,16 +100,7 @@ export class UnreliableRequester implements RequesterRole {
 
   drain(): void {
     this.#starter.takeBack();
-    if (this.#failed.isAt(this.#queue.started)) this.#failed.forget();
-    this.#checkDrained();
-  }
-
-  /** SQD: reports that everything that was started is done, once (IBTA vol 1 §10.3.1.5). */
-  #checkDrained(): void {
-    if (this.#owner.state !== QpStateCode.SQD || this.#drained || this.#queue.head !== this.#queue.started)
-      return;
-    this.#drained = true;
-    this.#owner.sendQueueDrained();
+    this.#drain.begin();
   }
 
   configure(from: QpAttributes, to: QpAttributes): void {
@@ -260,7 +252,7 @@ export class UnreliableRequester implements RequesterRole {
     }
     this.#flight.taken();
     if (this.#failed.completeIfOldest()) return;
-    this.#checkDrained();
+    if (state === QpStateCode.SQD) this.#drain.check();
     // A fenced LOCAL_INV may have waited for this.
     if (queue.head !== queue.posted) this.#owner.wantsTurn();
   }
