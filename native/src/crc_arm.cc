@@ -64,23 +64,9 @@ ROCE_CRC32 uint32_t update(uint32_t state, const uint8_t* p, size_t n) {
   return (n & 1) != 0 ? __crc32b(state, *p) : state;
 }
 
-ROCE_CRC32 uint32_t updateCopy(uint32_t state, uint8_t* target, const uint8_t* source, size_t length) {
-  // Block by block, so that the second look finds the copy in the first-level cache; a block is a whole number of parts.
-  constexpr size_t kBlock = 8 * 3 * kPart;
-  while (length > 0) {
-    const size_t n = length < kBlock ? length : kBlock;
-    std::memcpy(target, source, n);
-    state = update(state, target, n);
-    target += n;
-    source += n;
-    length -= n;
-  }
-  return state;
-}
-
 }  // namespace
 
-const Crc kCrcArm{"arm", update, updateCopy};
+const Crc kCrcArm{"arm", update, copyThenUpdate<update, 8 * 3 * kPart>};
 
 }  // namespace roce
 #endif

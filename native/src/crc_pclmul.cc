@@ -3,8 +3,6 @@
 #include "crc_fold.h"
 
 #if defined(__x86_64__)
-#include <cstring>
-
 namespace roce {
 namespace {
 
@@ -31,24 +29,9 @@ ROCE_PCLMUL uint32_t update(uint32_t state, const uint8_t* p, size_t n) {
   return n > 0 ? kCrcTable.update(state, p, n) : state;
 }
 
-uint32_t updateCopy(uint32_t state, uint8_t* target, const uint8_t* source, size_t length) {
-  // Block by block, so that the second look finds the copy in the first-level cache; blocks are a
-  // multiple of 64, so that only the last one has a rest for the table.
-  constexpr size_t kBlock = 4096;
-  while (length > 0) {
-    const size_t n = length < kBlock ? length : kBlock;
-    std::memcpy(target, source, n);
-    state = update(state, target, n);
-    target += n;
-    source += n;
-    length -= n;
-  }
-  return state;
-}
-
 }  // namespace
 
-const Crc kCrcPclmul{"pclmul", update, updateCopy};
+const Crc kCrcPclmul{"pclmul", update, copyThenUpdate<update>};
 
 }  // namespace roce
 #endif

@@ -17,6 +17,9 @@ struct Local {
 
   std::shared_ptr<UdpSocket> socket;
   Gid gid;
+  /// The first index of the port that has this address. Several sockets may have one: that of queue pair 1, and that of all others. Packets
+  /// that come from one source to any of them are one flow.
+  uint32_t firstOfAddress = 0;
   /// Of datagrams to this address; source, ports and length are those of the datagram at hand.
   PseudoHeader pseudo;
   TransmitPool transmit;

@@ -109,6 +109,7 @@ Napi::Value Port::addLocal(const Napi::CallbackInfo& info) {
     locals_.push_back(std::move(local));
   else
     *free = std::move(local);
+  findFirst(locals_[index]->gid);
   localCount_++;
   return Napi::Number::New(env, index);
 }
@@ -123,8 +124,20 @@ void Port::removeLocal(const Napi::CallbackInfo& info) {
   }
   sender_->forget(*local);
   watchRoom();
+  const Gid address = local->gid;
   locals_[index] = nullptr;
+  findFirst(address);
   localCount_--;
+}
+
+void Port::findFirst(const Gid& address) {
+  uint32_t first = kMostLocals;
+  for (uint32_t i = 0; i < locals_.size(); i++) {
+    // A socket that was closed has left a hole.
+    if (locals_[i] == nullptr || locals_[i]->gid != address) continue;
+    first = std::min(first, i);
+    locals_[i]->firstOfAddress = first;
+  }
 }
 
 void Port::watch(const Napi::CallbackInfo& info) {

@@ -37,6 +37,8 @@ class Port : public Napi::ObjectWrap<Port>, public LinkPort {
   uint32_t sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) override;
   uint32_t receiveBatch(const RxArrays& arrays) override;
   Local* localAt(uint32_t index) const { return index < locals_.size() ? locals_[index].get() : nullptr; }
+  /// A socket of that address came or went: which one is the first?
+  void findFirst(const Gid& address);
   /// Watches for the room that the last batch lacked, if that is wanted.
   void watchRoom();
   /// Frees tables and buffers, and takes them off the garbage collector's account. Needs no JavaScript.

@@ -150,10 +150,7 @@ void Receiver::resolve(const Endpoint& source, uint32_t local) {
   if (window_ != nullptr && gid == sourceGid_ && local == sourceLocal_) return;
   sourceGid_ = gid;
   sourceLocal_ = local;
-  // Several sockets may have one local address: that of queue pair 1, and that of all others. The source counts for both.
-  const Gid& address = locals_[local]->gid;
-  uint32_t first = 0;
-  while (locals_[first] == nullptr || locals_[first]->gid != address) first++; // A socket that was closed left a hole.
+  const uint32_t first = locals_[local]->firstOfAddress;
   sourcePeer_ = peers_.find(gid, first);
   window_ = &peers_.window(gid, first);
 }
