@@ -11,6 +11,7 @@ import type { Attached, WorkSource } from './serving.ts';
 export class InlineEngine implements OwnEngine {
   readonly inline = true;
   readonly facts: EngineFacts;
+  readonly poll: (ring: Ring) => void;
   readonly #run: RunCommand;
   readonly #pump: Pump;
   readonly #doorbells: Ring;
@@ -28,6 +29,7 @@ export class InlineEngine implements OwnEngine {
     );
     this.#run = run;
     this.#pump = pump;
+    this.poll = pump.poll;
     this.facts = facts;
     this.#doorbells = new Ring(facts.doorbells);
   }
@@ -57,11 +59,6 @@ export class InlineEngine implements OwnEngine {
   attach(source: WorkSource): Attached {
     return this.#pump.attach(source);
   }
-
-  readonly poll = (ring: Ring): void => {
-    // Traffic moves deadlines; the loop has to hear of them.
-    if (this.#pump.turn(ring)) this.#pump.wake();
-  };
 
   ref(): void {
     this.#pump.ref();

@@ -13,6 +13,7 @@ import type { Link } from '@node-roce/link';
 import { type Adapter, type Clock, Ring, RxBatch, TxBatch, unfoldRuns } from '@node-roce/transport';
 import { type Diagnostics, Listening } from '../diagnostics.ts';
 import { clock } from './clock.ts';
+import { NextRun } from './next-run.ts';
 import { Patience, UNKNOWN } from './patience.ts';
 import { type Attached, Next, Serving, type WorkSource } from './serving.ts';
 
@@ -85,9 +86,7 @@ export class Pump {
   /** Slots of `#tx` that the link has taken; less than its count while it has no room. */
   #taken = 0;
   #blocked = false;
-  #immediate: NodeJS.Immediate | undefined;
-  #watched = false;
-  #refed = true;
+  readonly #next: NextRun;
   #closed = false;
   #turning = false;
   #lastTraffic = 0;
@@ -101,16 +100,12 @@ export class Pump {
   #waited = 0;
   #lastBatch = 0;
   #watchers: (() => void)[] = [];
-  readonly #onWake = (): void => this.#run();
-  readonly #onImmediate = (): void => {
-    this.#immediate = undefined;
-    this.#run();
-  };
 
   constructor(adapter: Adapter, link: Link, diagnostics: Diagnostics) {
     this.#adapter = adapter;
     this.#clock = adapter.clock;
     this.#link = link;
+    this.#next = new NextRun(link, () => this.#run());
     this.#diagnostics = diagnostics;
     this.#doorbells = new Ring(adapter.doorbells);
     this.#rx = new RxBatch(undefined, link.slab);
@@ -121,11 +116,11 @@ export class Pump {
 
   /** Something was posted or changed: run soon. */
   wake(): void {
-    if (this.#closed || this.#immediate !== undefined) return;
+    if (this.#closed || this.#next.isSoon) return;
     // The turn that took a source's requests sends them, and `#serve` looks at what is left: no iteration of the loop for it.
     if (this.#turning && this.#serving?.active) return;
     this.#lastTraffic = clock();
-    this.#poll();
+    this.#next.soon();
   }
 
   /**
@@ -205,6 +200,11 @@ export class Pump {
       this.#diagnostics.flush();
     }
   }
+
+  /** The same for a program that polls this ring; the loop hears of the traffic, which moves deadlines. */
+  readonly poll = (polled: Ring): void => {
+    if (this.turn(polled)) this.wake();
+  };
 
   /** Looks at what the programs have posted since the last turn, and sends what that one owed. True if a program that polls has answered. */
   #payOwed(polled: Ring | undefined): boolean {
@@ -359,7 +359,7 @@ export class Pump {
     if (busy) this.#lastTraffic = time[0];
     const isQuiet = !busy && time[0] - this.#lastTraffic >= POLL_MICROSECONDS;
     if (isQuiet && !this.#sends()) this.#sleep();
-    else this.#poll();
+    else this.#next.soon();
   }
 
   /** Whether there is something to send that the link has room for. */
@@ -384,17 +384,7 @@ export class Pump {
       }
       if (next === Next.REST) break;
     }
-    this.#poll();
-  }
-
-  #poll(): void {
-    if (this.#watched) {
-      this.#watched = false;
-      this.#link.unwatch();
-    }
-    if (this.#immediate !== undefined) return;
-    this.#immediate = setImmediate(this.#onImmediate);
-    if (!this.#refed) this.#immediate.unref();
+    this.#next.soon();
   }
 
   #sleep(): void {
@@ -402,7 +392,7 @@ export class Pump {
     // A doorbell from now on has to wake this loop; one that just rang is answered.
     const rang = this.#doorbells.sleep(this.#doorbells.consumer);
     if (this.#serving?.sleep() || rang) {
-      this.#poll();
+      this.#next.soon();
       return;
     }
     const deadline = Math.min(
@@ -410,22 +400,15 @@ export class Pump {
       this.companion?.nextDeadline() ?? Number.POSITIVE_INFINITY,
     );
     const microseconds = Math.max(0, deadline - clock());
-    this.#link.setDeadline(this.#patience.limit(microseconds));
-    if (this.#watched) return;
-    this.#watched = true;
-    this.#link.watch(this.#onWake);
+    this.#next.later(this.#patience.limit(microseconds));
   }
 
   ref(): void {
-    this.#refed = true;
-    this.#link.ref();
-    this.#immediate?.ref();
+    this.#next.ref();
   }
 
   unref(): void {
-    this.#refed = false;
-    this.#link.unref();
-    this.#immediate?.unref();
+    this.#next.unref();
   }
 
   /** Takes in and sends waiting packets, once, and stops for good. */
@@ -439,8 +422,7 @@ export class Pump {
       for (let i = 0; i < MAX_LAST_TURNS && this.#adapter.wantsToSend && !this.#blocked; i++) this.turn();
     }
     this.#closed = true;
-    if (this.#immediate) clearImmediate(this.#immediate);
-    this.#link.unwatch();
+    this.#next.never();
     if (this.#adapter.usesFrames) this.#adapter.closeFrames();
     this.#tell();
     await this.#link.close();
