@@ -1,5 +1,5 @@
 /** A connection as a Node stream. */
-import { Duplex } from 'node:stream';
+import { addAbortSignal, Duplex } from 'node:stream';
 import { inspect } from 'node:util';
 import type { SocketAddress } from './addresses.ts';
 import { hostAndPort } from './errors.ts';
@@ -42,12 +42,14 @@ export class ConnectionStream extends Duplex {
       writableHighWaterMark = WRITABLE_BYTES,
       signal,
     } = options;
-    super({ allowHalfOpen, readableHighWaterMark, writableHighWaterMark, decodeStrings: true, signal });
+    super({ allowHalfOpen, readableHighWaterMark, writableHighWaterMark, decodeStrings: true });
     this.#channel = channel;
     channel.onProgress = () => this.#moved();
     channel.onFailure = (error) => this.destroy(error as Error);
     // As `node:net`: the end of a peer that sends nothing is noticed without a reader.
     this.read(0);
+    // Not an option of Duplex: a signal that has aborted destroys the stream, which needs its channel for that.
+    if (signal) addAbortSignal(signal, this);
   }
 
   /** Our address. */

@@ -139,6 +139,17 @@ describe('a stream', () => {
     await expectClosed([a, b]);
   });
 
+  test('with a signal that has aborted is destroyed, and ends the connection', async () => {
+    await using ends = await openEnds();
+    const [a, b] = await pairOf(ends, SMALL);
+    const client = a.stream({ signal: AbortSignal.abort(new Error('enough')) });
+    const server = b.stream();
+    const failed = [once(client, 'error'), once(server, 'error')];
+    expect((await failed[0])[0]).toMatchObject({ name: 'AbortError', cause: new Error('enough') });
+    expect((await failed[1])[0]).toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+    await expectClosed([a, b]);
+  });
+
   test('whose peer dies fails with the completion that found out, and names the peer', async () => {
     clockOfTurns(5);
     await using ends = await openEnds();

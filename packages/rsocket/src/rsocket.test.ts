@@ -80,6 +80,21 @@ describe('a socket', () => {
   });
 });
 
+test('a socket whose signal has aborted before is destroyed, and no connection is made', async () => {
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL });
+  const place = { device: ends.a, host: '10.0.0.2', port: 7, ...SMALL };
+  const socket = createConnection({ ...place, signal: AbortSignal.abort(new Error('enough')) });
+  const [error] = await once(socket, 'error');
+  expect(error).toMatchObject({ name: 'AbortError', cause: new Error('enough') });
+  if (!socket.closed) await once(socket, 'close');
+  // The next one is the first that the server gets.
+  const client = await connect(place);
+  const taken = await server.accept();
+  expect(taken.remotePort).toBe(client.localPort);
+  for (const each of [client, taken]) each.on('error', () => {}).destroy();
+});
+
 test('a listener of rsockets refuses a client of messages', async () => {
   await using ends = await openEnds();
   await using server = await listen({ device: ends.b, port: 0 });
