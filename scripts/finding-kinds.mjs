@@ -1,9 +1,9 @@
-/** Writes the kinds of findings into docs/capture.md and the schema of the analysis: both follow from the rules in findings/. */
+/** Writes the kinds of findings into docs/capture-causes.md and the schema of the analysis: both follow from the rules in findings/. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { FINDING_KINDS } from '@node-roce/capture';
 
 const root = new URL('../', import.meta.url);
-const docs = new URL('docs/capture.md', root);
+const docs = new URL('docs/capture-causes.md', root);
 const schema = new URL('packages/capture/analysis.schema.json', root);
 
 const text = readFileSync(docs, 'utf8');

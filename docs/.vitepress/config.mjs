@@ -31,7 +31,18 @@ const guide = [
 ];
 /** Pages of docs/ by section; the others are topics. */
 const SECTIONS = {
-  Tools: ['run', 'perf', 'capture', 'conform', 'simulation', 'interop'],
+  Tools: [
+    'run',
+    'perf',
+    'capture',
+    'capture-record',
+    'capture-causes',
+    'capture-report',
+    'capture-export',
+    'conform',
+    'simulation',
+    'interop',
+  ],
   Inside: [
     'architecture',
     'run-loop',

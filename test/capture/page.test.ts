@@ -1,4 +1,4 @@
-/** docs/capture.md: its commands print what the page shows. */
+/** The pages about captures: their commands print what the pages show. */
 // @module-tag slow
 // @module-tag gate
 import { execFile } from 'node:child_process';
@@ -16,10 +16,12 @@ afterAll(() => rmSync(place, { recursive: true }));
 /** Commands that need an interface, a server, a terminal, or captures that are not in the repository. */
 const NOT_RUN = /roce (capture|view\n|compare|flows pfc)|tshark/;
 
-/** The commands of a page, each with the output that the page shows. */
+const PAGES = ['capture', 'capture-record', 'capture-causes', 'capture-report', 'capture-export'];
+
+/** The commands of the pages, each with the output that its page shows. */
 function examples(): [command: string, output: string][] {
-  const page = readFileSync(join(root, 'docs/capture.md'), 'utf8');
-  return [...page.matchAll(/```\n(\$ [\s\S]*?)```/g)]
+  const pages = PAGES.map((name) => readFileSync(join(root, 'docs', `${name}.md`), 'utf8')).join('\n');
+  return [...pages.matchAll(/```\n(\$ [\s\S]*?)```/g)]
     .flatMap(([, block = '']) => block.split(/^\$ /m).slice(1))
     .filter((text) => !NOT_RUN.test(text))
     .map((text) => {
@@ -37,12 +39,12 @@ async function run(command: string): Promise<string> {
   return stdout;
 }
 
-test('the page has as many commands as are run here', () => expect(examples().length).toBeGreaterThan(15));
+test('the pages have as many commands as are run here', () => expect(examples().length).toBeGreaterThan(20));
 
 /** Sizes of pages and drawings change with each change of their looks. */
 const withoutSizes = (text: string) => text.replaceAll(/"bytes":\d+|\d+\.\d+ MB/g, '#');
 
-// One after the other: some read a file that the previous one wrote. The page marks lines that it leaves out.
+// One after the other: some read a file that the previous one wrote. The pages mark lines that it leaves out.
 test.each(examples())('roce: %s', async (command, shown) => {
   const printed = withoutSizes(await run(command));
   const parts = withoutSizes(shown).split(/^ *…\n/m);

@@ -75,7 +75,7 @@ test('the examples of each help', () => {
 });
 
 test('a page has as many command lines as are looked at here, and a wrong option is found', () => {
-  expect(linesOf(readFileSync(join(root, 'docs/capture.md'), 'utf8')).length).toBeGreaterThan(40);
+  expect(linesOf(readFileSync(join(root, 'docs/capture-export.md'), 'utf8')).length).toBeGreaterThan(20);
   expect(faultOf('flows trace.pcap --opcode x | head')).toBe('roce flows has no --opcode');
   expect(faultOf('run -a 127.0.0.2 ib_write_bw --no-such-option')).toBeUndefined();
   expect(faultOf('wait x')).toBe('no command wait');

@@ -26,7 +26,7 @@ export interface TrueFrame {
   cause: RetransmitCause | undefined;
 }
 
-/** A packet that is repeated within this, µs, looks like a mirror's copy where no Identification decides (docs/capture.md). */
+/** A packet that is repeated within this, µs, looks like a mirror's copy where no Identification decides (docs/capture-causes.md). */
 const COPY_US = 1.5;
 
 export const directionOf = (source: string, destination: string, destQp: number): string =>

@@ -118,7 +118,7 @@ export const FILTER_FIELDS: Readonly<Record<'packet' | 'connection', readonly st
 };
 
 /**
- * Compiles a filter of packets (docs/capture.md, "Filters").
+ * Compiles a filter of packets (docs/capture-export.md, "Filters").
  * @throws FilterError
  */
 export const packetExpression = (given: string, addresses: AddressTable): ((packet: RocePacket) => boolean) =>

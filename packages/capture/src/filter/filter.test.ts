@@ -111,7 +111,7 @@ async function framesOf(file: string, filter: string): Promise<number[]> {
   return frames;
 }
 
-test('packets, by numbers that docs/capture.md shows', async () => {
+test('packets, by numbers that docs/capture-export.md shows', async () => {
   expect(await framesOf('op_all.pcap', 'frame >= 13 and frame <= 16 and opcode contains "write"')).toEqual([
     13, 14, 15,
   ]);
@@ -132,8 +132,8 @@ test('connections', async () => {
   expect(count('duration > 50ms and p99 < 1ms')).toBe(1);
 });
 
-test('docs/capture.md lists every field', () => {
-  const text = readFileSync(join(import.meta.dirname, '../../../../docs/capture.md'), 'utf8');
+test('docs/capture-export.md lists every field', () => {
+  const text = readFileSync(join(import.meta.dirname, '../../../../docs/capture-export.md'), 'utf8');
   const section = text.slice(text.indexOf('## Filters'));
   for (const name of [...FILTER_FIELDS.packet, ...FILTER_FIELDS.connection])
     expect(section).toContain(`\`${name}\``);

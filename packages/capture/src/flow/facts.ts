@@ -23,7 +23,7 @@ export type FatalNakName = Exclude<NakName, 'psn-sequence-error'>;
 /** How a message failed; `flushed`: one before it failed. */
 export type MessageFailure = FatalNakName | 'rnr-retries-exceeded' | 'retries-exceeded' | 'flushed';
 
-/** The cause of a retransmission (docs/capture.md, "How causes are found"); `unknown` has the grade `not-shown`. */
+/** The cause of a retransmission (docs/capture-causes.md, "How causes are found"); `unknown` has the grade `not-shown`. */
 export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'probe' | 'unknown';
 
 /** How sure a cause is. */

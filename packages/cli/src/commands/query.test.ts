@@ -15,8 +15,8 @@ const query = (...args: string[]) => runRoce(['query', ...args]);
 
 const left = () => readdirSync(tmpdir()).filter((name) => name.startsWith('roce-query-'));
 
-describe('the examples of docs/capture.md', () => {
-  const page = readFileSync(join(root, 'docs/capture.md'), 'utf8');
+describe('the examples of docs/capture-export.md', () => {
+  const page = readFileSync(join(root, 'docs/capture-export.md'), 'utf8');
   const examples = [...page.matchAll(/^\$ roce query "([^"]*)" (--json )?(\S+)\n((?:(?!\$|```).*\n)+)/gm)];
 
   test('there are some', () => {

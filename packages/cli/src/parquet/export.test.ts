@@ -310,9 +310,9 @@ function simplePacket(data: Uint8Array): Uint8Array {
   return block;
 }
 
-test('docs/capture.md describes every column, in order', () => {
-  const page = readFileSync(join(root, 'docs/capture.md'), 'utf8');
-  const section = page.slice(page.indexOf('### Tables for SQL'));
+test('docs/capture-export.md describes every column, in order', () => {
+  const page = readFileSync(join(root, 'docs/capture-export.md'), 'utf8');
+  const section = page.slice(page.indexOf('### The columns'));
   const given = {} as Surroundings;
   for (const { name, columns } of [
     packetTable(given),
@@ -330,10 +330,10 @@ test('docs/capture.md describes every column, in order', () => {
   }
 });
 
-test('the queries of docs/capture.md run, and each finds something', async () => {
+test('the queries of docs/capture-export.md run, and each finds something', async () => {
   const place = newFolder();
   await roce('export', loss5, '--parquet', place);
-  const [, text] = /```sql\n([\s\S]*?)```/.exec(readFileSync(join(root, 'docs/capture.md'), 'utf8'))!;
+  const [, text] = /```sql\n([\s\S]*?)```/.exec(readFileSync(join(root, 'docs/capture-export.md'), 'utf8'))!;
   const queries = text.split(';').filter((each) => each.trim() !== '');
   expect(queries).toHaveLength(3);
   for (const each of queries) expect(await query(each.replaceAll("'tables/", `'${place}/`))).not.toEqual([]);

@@ -1,4 +1,4 @@
-/** The tables of an analysis, column by column; docs/capture.md describes them. */
+/** The tables of an analysis, column by column; docs/capture-export.md describes them. */
 import {
   type Addresses,
   type Connection,

@@ -44,7 +44,7 @@ const time: OptionSpec = {
 const findingChoices: readonly OptionSpec[] = [
   {
     flags: '--kind <kinds>',
-    summary: 'Select findings of these kinds, separated by commas (docs/capture.md lists them)',
+    summary: 'Select findings of these kinds, separated by commas (docs/capture-causes.md lists them)',
     parse: words,
   },
   {

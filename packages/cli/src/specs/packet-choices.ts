@@ -26,7 +26,7 @@ export const packetFilters: readonly OptionSpec[] = [
 
 export const filter = (what: 'packets' | 'connections'): OptionSpec => ({
   flags: '--filter <expression>',
-  summary: `Select ${what} by an expression such as ${what === 'packets' ? '"nak or qp == 0x11 and length > 1K"' : '"retransmitted > 0 and addr == 10.0.0.0/8"'} (docs/capture.md, Filters)`,
+  summary: `Select ${what} by an expression such as ${what === 'packets' ? '"nak or qp == 0x11 and length > 1K"' : '"retransmitted > 0 and addr == 10.0.0.0/8"'} (docs/capture-export.md, Filters)`,
   parse: text,
 });
 

@@ -1,5 +1,5 @@
 /**
- * The table of findings: all rules, in the order in which docs/capture.md lists their kinds. Titles, the schema's names and the rows of
+ * The table of findings: all rules, in the order in which docs/capture-causes.md lists their kinds. Titles, the schema's names and the rows of
  * the docs follow from it.
  */
 import { badChecksum } from './bad-checksum.ts';

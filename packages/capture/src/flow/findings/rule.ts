@@ -72,7 +72,7 @@ export interface Cause<Kind extends string, Folded extends string> {
   finding?: Omit<FindingOf<Kind>, 'kind' | 'severity' | 'members'> | undefined;
 }
 
-/** A kind of finding in words: its title, and when it is made. docs/capture.md and the schema are written from it. */
+/** A kind of finding in words: its title, and when it is made. docs/capture-causes.md and the schema are written from it. */
 interface KindRow<Kind extends string> {
   readonly kind: Kind;
   readonly title: string;

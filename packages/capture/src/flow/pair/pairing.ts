@@ -1,5 +1,5 @@
 /**
- * Which two directions are one connection (docs/capture.md, "How directions are paired").
+ * Which two directions are one connection (docs/capture-causes.md, "How directions are paired").
  *
  * The connection manager's messages name both. Without them: responses carry the PSNs of the requests that they
  * answer, and their kind: so each is compared with the requests of the opposite direction between the same two addresses.

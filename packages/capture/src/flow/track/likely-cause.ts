@@ -1,5 +1,5 @@
 /**
- * The likely cause of a retransmission, where the evidence does not exclude all others (docs/capture.md, "How causes are
+ * The likely cause of a retransmission, where the evidence does not exclude all others (docs/capture-causes.md, "How causes are
  * found"): the newest thing that asked for the packet since it was sent last; else the silence. All times
  * are nanoseconds.
  */

@@ -1,5 +1,5 @@
 /**
- * Causes of retransmissions (docs/capture.md, "How causes are found").
+ * Causes of retransmissions (docs/capture-causes.md, "How causes are found").
  *
  * The packets before a retransmission are its evidence. `evidence.ts` keeps sequence NAKs, RNR NAKs with their waits, and missing
  * responses; `retry-timer.ts` decides which silence is a timeout and which a probe; `go-backs.ts` finds the retransmission that a packet
