@@ -1,5 +1,4 @@
-// A key-value store that is read without its server: the server publishes a table, and clients READ its rows. The server's
-// program sees nothing of it.
+// A key-value store: the server publishes a table, and clients READ its rows. The server's program takes no part in a READ.
 import { answerRequests, Client, listen, Table } from 'node-roce/rdmacm';
 
 // The server.
@@ -9,7 +8,7 @@ table.set('colour', 'green').set('shape', 'round');
 const listener = await listen({ address: '127.0.43.1', port: 7471 });
 const serving = (async () => {
   for await (const connection of listener) {
-    // Requests are for what is no READ: here, they change the table.
+    // Requests do what a READ cannot: here, they change the table.
     const change = (body) => {
       const [key, value] = JSON.parse(new TextDecoder().decode(body));
       table.set(key, value);

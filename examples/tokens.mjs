@@ -1,5 +1,5 @@
-// A server that admits clients by a token of their own, compared in constant time, and that changes the key of its memory:
-// an R_Key that somebody has copied works until the next change.
+// A server that admits each client by its token, compared in constant time. The server also changes the key of its memory:
+// a copied R_Key works only until the next change.
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { CmId } from 'node-roce/rdmacm';
 
@@ -7,7 +7,7 @@ const TOKEN = 32; // Bytes; the number of the client (4 bytes) comes before it. 
 const tokens = new Map([[7, randomBytes(TOKEN)]]);
 const nobody = randomBytes(TOKEN);
 
-/** Takes as long for a client that does not exist, and for each wrong token. */
+/** Takes the same time for an unknown client, a wrong token and a right one. */
 function isAdmitted(privateData) {
   const bytes = Buffer.from(privateData);
   const token = tokens.get(bytes.readUInt32BE(0));
@@ -46,7 +46,7 @@ const serving = (async () => {
     let region = await pd.registerMr(memory, { access: { remoteRead: true } });
     await request.accept({ privateData: keyBytes(region.remote()) });
     request.disconnected.then(() => request.destroy());
-    // The client has the new key before the old one ends: it loses no READ.
+    // The client gets the new key before the server withdraws the old key, so no READ fails.
     rotate = async () => {
       const next = await pd.registerMr(memory, { access: { remoteRead: true } });
       await qp.send([keyBytes(next.remote())]);
@@ -64,7 +64,7 @@ async function join(client, token) {
   const { pd, qp } = await equip(id);
   const mr = await pd.registerMr(new Uint8Array(64));
   const newKey = qp.receive({ mr, offset: 0, length: 12 });
-  newKey.catch(() => {}); // Flushed, where the server refuses.
+  newKey.catch(() => {}); // It rejects if the server refuses the client.
   const credentials = Buffer.alloc(4 + TOKEN);
   credentials.writeUInt32BE(client, 0);
   credentials.set(token, 4);

@@ -16,7 +16,7 @@ const id = new CmId({ portSpace: 'UDP' });
 await id.bindAddr(address);
 const pd = await id.device.allocPd();
 const cq = await id.device.createCq(64);
-// Bytes that lie in no region are sent inline, and need room for that.
+// Texts are in no region, so they are sent inline: that needs room in the queue.
 const sendCq = await id.device.createCq(64);
 const qp = await id.createQp(pd, { sendCq, recvCq: cq, cap: { maxInlineData: BYTES } });
 
@@ -37,8 +37,8 @@ async function say(text) {
 async function hear() {
   for await (const { wrIdNumber, byteLen, srcQp } of cq) {
     const bytes = inbox.bytes(wrIdNumber * slot + GRH_BYTES, byteLen - GRH_BYTES);
-    // Datagrams to a group that this side is in come back to it.
-    // Anybody may send to a group: no control characters for the terminal.
+    // The group also returns this side's own datagrams: leave them out.
+    // Anybody may send to a group, so remove control characters before printing.
     if (srcQp !== qp.qpNum) console.log(new TextDecoder().decode(bytes).replace(/\p{Cc}/gu, '?'));
     post(wrIdNumber);
   }

@@ -34,7 +34,7 @@ async function read(length) {
 }
 
 console.log(await read(64));
-console.log(await read(65)); // Beyond the region: the connection is lost with it.
+console.log(await read(65)); // One byte beyond the region: the request fails, and its connection with it.
 console.log(await read(64)); // A new connection.
 
 // A call that is wrong in itself throws, and changes nothing.
@@ -43,7 +43,7 @@ try {
 } catch (error) {
   console.log(error.code, error.attribute, '-', error.expected);
 }
-// Nobody listens there.
+// Nobody listens at this port.
 try {
   await connect('127.0.54.1:7472', { source: '127.0.54.2' });
 } catch (error) {

@@ -11,7 +11,7 @@ async function read() {
   for await (const _message of connection) {
     messages++;
     await new Promise((resolve) => setTimeout(resolve, 1)); // A slow reader.
-    // The connection has posted a receive again for the message it has returned.
+    // The connection has posted a new receive for each message that it returned.
     if (messages % 4 === 0) await connection.send(Uint8Array.of(4)).catch(() => {});
   }
   const { sentRnrErr } = await listener.device.counters();

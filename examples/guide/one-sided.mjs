@@ -14,7 +14,7 @@ async function serve() {
   const region = await connection.pd.registerMr(memory, {
     access: { remoteWrite: true, remoteRead: true, remoteAtomic: true },
   });
-  // An address is a bigint, which JSON does not have: it goes as text.
+  // An address is a bigint. JSON has no bigints, so send the address as text.
   const { addr, rkey } = region.remote();
   await connection.send(JSON.stringify({ addr: `${addr}`, rkey, length: region.length }));
   // The client sends a message when it is done: what it wrote before is in `memory` now.

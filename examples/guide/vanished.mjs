@@ -1,4 +1,4 @@
-// A client that outlives its server: it finds out that the server is gone, and connects again once it is back.
+// A client that notices when its server is gone, and connects again when the server is back.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,15 +7,15 @@ import { connect } from 'node-roce/rdmacm';
 
 const options = {
   source: '127.0.55.2',
-  // A probe each 100 ms. A request is given up after 5 times 2 × 67 ms without an answer.
+  // After 100 ms of silence, send a probe. A request fails after 5 × 2 × 67 ms without an answer.
   keepAlive: 100,
   ackTimeout: 14,
   retryCount: 4,
-  // A request to connect is repeated each 0.13 s, 3 times, instead of 15 times each 4.6 s.
+  // A request to connect is repeated 3 times, every 0.13 s, instead of 15 times, every 4.6 s.
   timing: { responseTimeout: 14, packetLifetime: 13, maxRetries: 3 },
 };
 
-/** A connection; tries until there is one. */
+/** Tries until it has a connection. */
 async function reconnect() {
   for (let pause = 50; ; pause = Math.min(2 * pause, 5000)) {
     try {
@@ -36,10 +36,10 @@ for (let round = 1; round <= 2; round++) {
   await connection.send('are you there?');
   console.log(new TextDecoder().decode(await connection.receive()));
   const ended = once(server, 'exit');
-  server.kill('SIGKILL'); // No time for a farewell.
+  server.kill('SIGKILL'); // The server cannot say goodbye.
   await ended;
   if (round === 1) {
-    // This side only waits: `keepAlive` finds out.
+    // This side only waits: `keepAlive` notices that the server is gone.
     await connection.receive().catch((error) => console.log(`gone: ${error.attribute}`));
     server = start();
   }
