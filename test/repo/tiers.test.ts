@@ -105,15 +105,23 @@ describe('a step', () => {
         join(directory, 'noise.test.mjs'),
         `let runs = 0;
          test('late once', () => { if (runs++ === 0) throw new Error('3 s late'); });
+         let others = 0;
+         test('other once', () => expect({ seen: others++ }).toEqual({ seen: 1 }));
          test('always wrong', () => { throw new Error('wrong'); });`,
       );
       const vitest = `'${process.execPath}' node_modules/vitest/vitest.mjs run --root '${directory}'`;
+      const printed: string[] = [];
       const outcome = await runStep(
-        { command: vitest, minutes: 1, env: { CI: 'true' } },
-        { cwd: join(import.meta.dirname, '../..'), write: () => {} },
+        { command: vitest, minutes: 5, env: { CI: 'true', NO_COLOR: '1' } },
+        { cwd: join(import.meta.dirname, '../..'), write: (line: string) => printed.push(line) },
       );
-      expect(outcome).toMatchObject({ verdict: 'FAILED: exit code 1', passed: 1, failed: 1 });
-      expect(outcome.secondRuns).toEqual(['noise.test.mjs > late once: 3 s late']);
+      expect(outcome).toMatchObject({ verdict: 'FAILED: exit code 1', passed: 2, failed: 1 });
+      expect(outcome.secondRuns).toEqual([
+        'noise.test.mjs > late once: 3 s late',
+        'noise.test.mjs > other once: expected { seen: +0 } to deeply equal { seen: 1 }',
+      ]);
+      // The difference that the first run saw.
+      expect(printed).toContain('+   "seen": 0,');
     } finally {
       rmSync(directory, { recursive: true, force: true });
     }

@@ -5,6 +5,9 @@
 import { fileURLToPath } from 'node:url';
 import type { Reporter, TestCase } from 'vitest/node';
 
+/** Of the difference between what was expected and what came. */
+const MOST_LINES = 60;
+
 /** Prints them as lines that step.mjs reads. */
 export default class SecondRunsReporter implements Reporter {
   onTestCaseResult(test: TestCase): void {
@@ -12,6 +15,8 @@ export default class SecondRunsReporter implements Reporter {
     const [first] = test.result().errors ?? [];
     const reason = first?.message.split('\n')[0] ?? 'no reason';
     console.log(`second run: ${test.module.relativeModuleId} > ${test.fullName}: ${reason}`);
+    // Nobody can ask the first run again.
+    if (first?.diff) console.log(first.diff.split('\n').slice(0, MOST_LINES).join('\n'));
   }
 }
 
