@@ -250,9 +250,18 @@ output(compiler, [
   ...[...needed, '-o', join(next, 'libroce-paths.so')],
 ]);
 // Programs that load the library at run time may ask for the name without a version (NCCL does), and would get the system's. It is a library
-// that needs ours; packages of npm have no links.
+// that needs ours; packages of npm have no links. Without an object, the linker would ask for stacks that can be executed: glibc 2.41 refuses
+// to load such a library then.
 output(compiler, [
-  ...['-shared', '-nostdlib', '-s', '-Wl,--no-as-needed', `-L${next}`, '-l:libibverbs.so.1'],
+  ...[
+    '-shared',
+    '-nostdlib',
+    '-s',
+    '-Wl,-z,noexecstack',
+    '-Wl,--no-as-needed',
+    `-L${next}`,
+    '-l:libibverbs.so.1',
+  ],
   ...['-o', join(next, 'libibverbs.so')],
 ]);
 

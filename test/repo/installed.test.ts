@@ -160,6 +160,15 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
       expect(minors.filter((minor) => minor > 28)).toEqual([]);
     });
 
+    test('libibverbs.so loads libibverbs.so.1, and leaves stacks as they are', async () => {
+      const path = join(native, 'prebuilds', target, 'ibverbs/libibverbs.so');
+      const { stdout } = await run('objdump', ['-p', path]);
+      const libraries = [...stdout.matchAll(/NEEDED +(\S+)/g)].map(([, library]) => library);
+      expect(libraries).toEqual(['libibverbs.so.1']);
+      // glibc takes a library without this entry for one that needs stacks which can be executed.
+      expect(stdout).toMatch(/^ +STACK off .*\n.* flags rw-$/m);
+    });
+
     test('exports the entry points of Node-API only', async () => {
       const { stdout } = await run('objdump', ['-T', addon]);
       const exported = stdout

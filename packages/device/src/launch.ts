@@ -100,11 +100,14 @@ export function whyNot(
 
 /** The program that the first line of a script names; undefined for other files. */
 function scriptsProgram(path: string): string | undefined {
-  return /^#![ \t]*(\S+)/.exec(startOf(path, 256)?.toString('latin1') ?? '')?.[1];
+  const start = reading(path, (read) => read(256, 0).toString('latin1'));
+  return /^#![ \t]*(\S+)/.exec(start ?? '')?.[1];
 }
 
-/** The first bytes of a file; undefined where it can't be read. */
-function startOf(path: string, length: number): Buffer | undefined {
+type Read = (length: number, at: number) => Buffer;
+
+/** Calls with a function that reads bytes of a file, fewer at its end; undefined where the file can't be opened: running it gives the kernel's error. */
+function reading<T>(path: string, use: (read: Read) => T): T | undefined {
   let fd: number;
   try {
     fd = openSync(path, 'r');
@@ -112,8 +115,10 @@ function startOf(path: string, length: number): Buffer | undefined {
     return undefined;
   }
   try {
-    const bytes = Buffer.alloc(length);
-    return bytes.subarray(0, readSync(fd, bytes, 0, length, 0));
+    return use((length, at) => {
+      const bytes = Buffer.alloc(length);
+      return bytes.subarray(0, readSync(fd, bytes, 0, length, at));
+    });
   } finally {
     closeSync(fd);
   }
@@ -147,18 +152,7 @@ const PT_INTERP = 3;
 
 /** The dynamic loader that an ELF file names, `static` where it names none, `32 bits` of such a file; undefined for other files. */
 function interpreterOf(path: string): string | undefined {
-  let fd: number;
-  try {
-    fd = openSync(path, 'r');
-  } catch {
-    // Executable, but not readable: running it gives the kernel's error.
-    return undefined;
-  }
-  try {
-    const read = (length: number, at: number) => {
-      const bytes = Buffer.alloc(length);
-      return bytes.subarray(0, readSync(fd, bytes, 0, length, at));
-    };
+  return reading(path, (read) => {
     const header = read(64, 0);
     const isElf = header.length >= 52 && header.readUInt32BE(0) === 0x7f454c46 && header[5] === 1;
     if (isElf && header[4] === 1) return '32 bits';
@@ -174,7 +168,5 @@ function interpreterOf(path: string): string | undefined {
         .replace(/\0.*$/s, '');
     }
     return 'static';
-  } finally {
-    closeSync(fd);
-  }
+  });
 }
