@@ -1,14 +1,12 @@
 /** Programs of rdmacm-utils against our sockets, in both roles: each run is one over RDMA, and no TCP port is there. */
-import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
 import http from 'node:http';
 import { connect, createServer, listen } from '@node-roce/rsocket';
 import { expect, inject, test } from 'vitest';
 import { optionsOf, playDirect, playStream, receiveCopy, sendCopy } from '../programs/rsocket-peers.ts';
 import { cmCases, guestListens, placeOf } from './harness/cm-side.ts';
 import { Guest } from './harness/guest.ts';
-import { onRelease } from './harness/release.ts';
+import { canLend, lend, RSPRELOAD, takeBack } from './harness/lend.ts';
 
 const guest = new Guest(inject('guest9000'));
 
@@ -78,30 +76,15 @@ test('rcopy copies a file to us, and one of ours', async () => {
   await expect(waiting.exited).rejects.toThrow('dropped');
 });
 
-const LIBRARY = '/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so';
 const TCP_PROGRAMS = ['/usr/bin/curl', '/usr/bin/wget'];
 
-/** The guest has no programs of TCP. Those of this machine run there if both have the same release of Debian. */
-const canLend =
-  [LIBRARY, ...TCP_PROGRAMS].every((path) => existsSync(path)) &&
-  readFileSync('/etc/os-release', 'utf8').includes(
-    onRelease({ debian12: 'VERSION_ID="12"', debian13: 'VERSION_ID="13"' }),
-  );
-if (!canLend) console.log('curl and wget do not run in the guest: not those of its Debian here');
+/** The guest has no programs of TCP. */
+const canLendThem = canLend(RSPRELOAD, ...TCP_PROGRAMS);
+if (!canLendThem) console.log('curl and wget do not run in the guest: not those of its Debian here');
 
-/** Copies programs and what they need to /tmp/tcp of the guest. */
-async function lend(programs: readonly string[]): Promise<void> {
-  const listed = execFileSync('ldd', programs, { encoding: 'utf8' });
-  const libraries = new Set([...listed.matchAll(/=> (\/\S+)/g)].map(([, path]) => path));
-  const args = ['-czhPf', '-', '--', LIBRARY, ...programs, ...libraries];
-  const archive = execFileSync('tar', args, { maxBuffer: 2 ** 28 });
-  const unpack = 'mkdir -p /tmp/tcp && base64 -d | gunzip | tar -x -C /tmp/tcp';
-  await guest.must(unpack, { stdin: archive.toString('base64'), timeout: 120_000 });
-}
-
-if (canLend)
+if (canLendThem)
   test('curl and wget under librspreload fetch 16 MiB from a server of node:http', async () => {
-    await lend(TCP_PROGRAMS);
+    const lent = await lend(guest, TCP_PROGRAMS, [RSPRELOAD]);
     const { ours } = placeOf(guest.address, 4);
     const body = randomBytes(16 * 1024 * 1024);
     const service = http.createServer(async (_request, response) => {
@@ -113,17 +96,14 @@ if (canLend)
       socket.on('error', () => {});
       service.emit('connection', socket);
     });
-    const libraries = ['/usr/lib', '/tmp/tcp/usr/lib', '/tmp/tcp/lib'].map(
-      (path) => `${path}/x86_64-linux-gnu`,
-    );
-    const environment = `LD_LIBRARY_PATH=${libraries.join(':')} LD_PRELOAD=/tmp/tcp${LIBRARY}`;
+    const environment = `${lent.environment} LD_PRELOAD=${lent.path(RSPRELOAD)}`;
     for (const line of ['curl -sS -o', 'wget -nv -t 1 -O']) {
-      const command = `${environment} /tmp/tcp/usr/bin/${line} /tmp/body http://${ours}:${port}/`;
+      const command = `${environment} ${lent.path('/usr/bin/')}${line} /tmp/body http://${ours}:${port}/`;
       const { code, stdout, stderr } = await guest.exec(command, { timeout: 120_000 });
       expect(code, stdout + stderr).toBe(0);
       const digest = createHash('sha256').update(body).digest('hex');
       expect(await guest.must('sha256sum < /tmp/body; rm /tmp/body')).toContain(digest);
     }
     service.closeAllConnections();
-    await guest.must('rm -r /tmp/tcp');
+    await takeBack(guest);
   });

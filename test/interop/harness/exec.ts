@@ -11,6 +11,8 @@ export interface Result {
 }
 
 const HEADER = 5;
+/** Bytes of input in a frame: the daemon takes 16 MiB at most. */
+const LONGEST = 4 << 20;
 let commands = 0;
 
 /** A command that runs in the guest. Closing it kills the command's process group. */
@@ -86,7 +88,8 @@ export class GuestProcess {
 
   write(text: string): void {
     this.#note('in', text);
-    this.#frame('i', Buffer.from(text));
+    const bytes = Buffer.from(text);
+    for (let at = 0; at < bytes.length; at += LONGEST) this.#frame('i', bytes.subarray(at, at + LONGEST));
   }
 
   endInput(): void {

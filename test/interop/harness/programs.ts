@@ -59,6 +59,41 @@ export async function playProgram(
   return [here.output, there.stdout];
 }
 
+/** A program that runs, here or in the guest. */
+export interface Playing {
+  readonly ended: Promise<{ code: number | null; output: string }>;
+  kill(): void;
+}
+
+/** Starts a program here, on a device. */
+export function startHere(device: DeviceServer, ...command: string[]): Playing {
+  const args = [ROCE, 'run', '--socket', device.path, '--', ...command];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  onTestFinished(() => void child.kill());
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (data) => {
+      output += data;
+    });
+  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, output }));
+  return { ended, kill: () => void child.kill() };
+}
+
+/** Starts a command of the guest. */
+export function startThere(guest: Guest, line: string): Playing {
+  const aborter = new AbortController();
+  const ended = guest.exec(line, { timeout: 60_000, signal: aborter.signal });
+  onTestFinished(() => aborter.abort());
+  return {
+    ended: ended.then(({ code, stdout, stderr }) => ({ code, output: stdout + stderr })),
+    kill: () => aborter.abort(),
+  };
+}
+
+/** Resolves once a program listens at the device. */
+export const listensHere = (device: DeviceServer) =>
+  expect.poll(() => device.ids.listening, { timeout: 30_000 }).toBeGreaterThan(0);
+
 /**
  * A program of librdmacm on both sides, whose clients find their servers by address: `serverLine` and `clientLine` without the address.
  */
@@ -70,35 +105,17 @@ export async function playConnected(
   clientLine: string,
 ): Promise<void> {
   const { hostIp4, ip4 } = guest.address;
-  const start = (line: string) => {
-    const args = [ROCE, 'run', '--socket', device.path, '--', ...line.split(' ')];
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    onTestFinished(() => void child.kill());
-    let output = '';
-    for (const stream of [child.stdout, child.stderr])
-      stream.on('data', (data) => {
-        output += data;
-      });
-    const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, output }));
-    return { ended, kill: () => void child.kill() };
-  };
-  /** A program of the guest. */
-  const startThere = (line: string) => {
-    const aborter = new AbortController();
-    const ended = guest.exec(line, { timeout: 60_000, signal: aborter.signal });
-    return {
-      ended: ended.then(({ code, stdout, stderr }) => ({ code, output: stdout + stderr })),
-      kill: () => aborter.abort(),
-    };
-  };
   const [{ code, output }] = await meet(
     async () => {
-      if (role === 'client') return startThere(serverLine);
-      const server = start(serverLine);
-      await expect.poll(() => device.ids.listening, { timeout: 30_000 }).toBeGreaterThan(0);
+      if (role === 'client') return startThere(guest, serverLine);
+      const server = startHere(device, ...serverLine.split(' '));
+      await listensHere(device);
       return server;
     },
-    () => (role === 'server' ? startThere(`${clientLine} ${hostIp4}`) : start(`${clientLine} ${ip4}`)),
+    () =>
+      role === 'server'
+        ? startThere(guest, `${clientLine} ${hostIp4}`)
+        : startHere(device, ...`${clientLine} ${ip4}`.split(' ')),
   );
   expect(code, output).toBe(0);
 }
