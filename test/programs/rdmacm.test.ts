@@ -408,11 +408,16 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
   });
 
   test('wild commands crash nothing and harm no other program', {
-    timeout: 300_000 + SECONDS * 1000,
+    timeout: 600_000 + SECONDS * 1000,
     tags: ['slow'],
   }, async () => {
     const wild = [0, 1, 0].map((device, seed) =>
-      devices.start(device, '/usr/bin/python3', [ucma, 'wild', `${seed}`, `${SECONDS}`]),
+      devices.start(
+        device,
+        '/usr/bin/python3',
+        [ucma, 'wild', `${seed}`, `${SECONDS}`],
+        SECONDS * 1000 + 240_000,
+      ),
     );
     let isOver = false;
     const all = Promise.all(wild.map(({ ended }) => ended)).finally(() => {
