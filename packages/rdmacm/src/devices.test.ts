@@ -34,6 +34,15 @@ test('two UDP ports of an address are two devices, and a client reaches the serv
   for (const each of [...clients, ...listeners]) await each.close();
 });
 
+test('the error of a peer that does not answer names the UDP port of the device', async () => {
+  const timing = { responseTimeout: 8, packetLifetime: 8, maxRetries: 1 };
+  const options = { ...quick, timing, source: host(2), deviceOptions: { port: UDP_PORT } };
+  await expect(connect(`${host(8)}:7471`, options)).rejects.toMatchObject({
+    code: 'ERR_ROCE_CM_UNREACHABLE',
+    message: expect.stringContaining(`a firewall on UDP ${UDP_PORT},`),
+  });
+});
+
 describe('options of an address that is open', () => {
   test.each<[string, DeviceOptions, DeviceOptions]>([
     ['engine', {}, { engine: 'worker' }],

@@ -104,10 +104,11 @@ export function refusedPathError({ route }: AlternatePath, status: number | unde
   );
 }
 
-export const unreachableError = (to: SocketAddress): RoceError =>
+/** `udpPort`: of the device, and so of the peer's. */
+export const unreachableError = (to: SocketAddress, udpPort: number): RoceError =>
   new RoceError(
     'ERR_ROCE_CM_UNREACHABLE',
-    `no answer from ${to.address}: nobody there, a firewall on UDP 4791, no RoCE on its interface, or a full backlog at port ${to.port}`,
+    `no answer from ${to.address}: nobody there, a firewall on UDP ${udpPort}, no RoCE on its interface, or a full backlog at port ${to.port}`,
     {
       errno: 'ETIMEDOUT',
       attribute: 'host',

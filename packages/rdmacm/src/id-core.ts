@@ -301,7 +301,7 @@ export class IdCore {
         this.fail('REJECTED', rejectedError(this.path.remote!, event.reject));
         break;
       case 'unreachable':
-        this.fail('UNREACHABLE', unreachableError(this.path.remote!));
+        this.fail('UNREACHABLE', unreachableError(this.path.remote!, this.device.facts.port));
         break;
       case 'disconnected':
         void this.#peerLeft();

@@ -65,6 +65,7 @@ export function assemble(
     limits: adapter.limits,
     experimental: options.experimental ?? [],
     link: link.kind,
+    port: link.port,
     needsEventLoop: link.needsEventLoop ?? false,
     interface: link.interface,
     rawPackets: link.frames !== undefined,

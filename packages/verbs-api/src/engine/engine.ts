@@ -28,6 +28,8 @@ export interface EngineFacts {
   readonly limits: DeviceLimits;
   readonly experimental: readonly Experimental[];
   readonly link: string;
+  /** UDP port that packets go to and come in at. */
+  readonly port: number;
   /** The engine's own thread has to turn its event loop for packets to come in. */
   readonly needsEventLoop: boolean;
   readonly interface: NetworkInterface | undefined;
