@@ -246,7 +246,7 @@ describe.skipIf(!cable)('a kernel that takes frames later', { tags: ['slow'] }, 
 
 /** As test/sockets/retry-count.test.ts for the other links. */
 describe.skipIf(!cable)('a peer that never answers', slow, () => {
-  test('sees 1 + retry_cnt transmissions', async () => {
+  test.each([{}, { probes: false }])('sees 1 + retry_cnt transmissions, recovery %o', async (recovery) => {
     const peer = new Program(there.namespace, 'mute.mjs', { listen: there.address });
     await peer.hear('listening');
     const counted = async () => {
@@ -254,7 +254,7 @@ describe.skipIf(!cable)('a peer that never answers', slow, () => {
       return (await peer.hear<{ counts: Record<string, number> }>('counted')).counts;
     };
     const retryCnts = [0, 1, 2, 3, 4, 5, 6, 7];
-    const device = { address: here.address, link: 'xdp' };
+    const device = { address: here.address, link: 'xdp', recovery };
     const program = new Program(here.namespace, 'unanswered.mjs', { device, to: there.address, retryCnts });
     expect(await program.hear('ended')).toMatchObject({
       link: 'xdp',
