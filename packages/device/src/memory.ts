@@ -13,8 +13,11 @@ import { setReach } from '@node-roce/transport';
 
 /** Addresses of programs end here (x86-64 and arm64, 48 bits). */
 const ADDRESS_END = 2n ** 47n;
-/** Granularity of the mapping: the largest page of a processor that Node runs on is no larger. */
-const PAGE = 4096;
+/**
+ * Granularity of the mapping, in turn. No kernel that Node runs on has pages larger than 64 KiB (arm64 may have these); a region for which
+ * they would be too many is mapped in pages of 4 KiB.
+ */
+const PAGES = [65_536, 4096];
 const WASM_PAGE = 65_536;
 /** Bytes of a region at most: what one WebAssembly.Memory has. */
 export const MAX_BYTES = 2 ** 32;
@@ -36,6 +39,12 @@ export interface Mapping {
 }
 
 type Pages = Uint8Array & { buffer: SharedArrayBuffer };
+
+/** The whole pages around a range: their bytes, and those before the range. */
+function pagesAround(address: bigint, length: number, page: number): { skip: number; bytes: number } {
+  const skip = Number(address % BigInt(page));
+  return { skip, bytes: Math.ceil((skip + length) / page) * page };
+}
 
 /** Zeros in whole pages. */
 function newPages(bytes: number): Pages {
@@ -79,9 +88,10 @@ export class ProgramMemory {
   map(address: bigint, length: bigint, attach = false): Mapping | undefined {
     if (length === 0n || length > BigInt(MAX_BYTES) || address > ADDRESS_END - length) return undefined;
     if (this.#mapped.size >= MAX_MAPPINGS) throw new RangeError(`more than ${MAX_MAPPINGS} regions`);
-    const skip = Number(address % BigInt(PAGE));
-    const bytes = Math.ceil((skip + Number(length)) / PAGE) * PAGE;
-    if (bytes > MAX_BYTES) return undefined;
+    const around = PAGES.map((page) => pagesAround(address, Number(length), page));
+    const chosen = around.find(({ bytes }) => bytes <= MAX_BYTES);
+    if (!chosen) return undefined;
+    const { skip, bytes } = chosen;
     const first = Number(address) - skip;
     const pages = attach ? this.#attach(first, bytes, skip, Number(length)) : mapFile(this.fd, first, bytes);
     if (!pages) return undefined;
