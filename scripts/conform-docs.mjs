@@ -3,7 +3,10 @@
 //
 // The tests play the rules against each of these devices, and fail where one does something else than its list has: so a rule that
 // is not on a list passes.
-import { readFileSync, writeFileSync } from 'node:fs';
+//
+// `node scripts/conform-docs.mjs --ladders LIST FILE...` writes test/evidence/conform/LIST.md: the packets of each rule, from the output of
+// `roce conform --json` against the device of this list.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { CASE_RULES, isServedBy, LISTS, RULES as PLAYED } from '../packages/conform/dist/index.js';
 
@@ -25,6 +28,50 @@ const reason = (because, docs) => cell(because).replaceAll(/docs\/([\w-]+\.md)/g
 
 const DEVICES = Object.entries(LISTS);
 
+/** The page with the packets of a device. */
+function ladderPage(name) {
+  return `test/evidence/conform/${name}.md`;
+}
+
+/** Lines of packets that a page shows of a rule. */
+const MOST_LINES = 24;
+
+function shortened(ladder) {
+  const lines = ladder.split('\n');
+  if (lines.length <= MOST_LINES) return ladder;
+  const half = MOST_LINES / 2;
+  return [
+    ...lines.slice(0, half),
+    `… ${lines.length - MOST_LINES} lines left out …`,
+    ...lines.slice(-half),
+  ].join('\n');
+}
+
+/** @param files output of `roce conform --json`, of one run each: by the agent, by the connection manager */
+function ladders(name, files) {
+  const { device, seen } = LISTS[name];
+  const played = files.flatMap((file) => JSON.parse(readFileSync(file, 'utf8')).results);
+  const byId = new Map(played.map((result) => [result.id, result]));
+  const parts = RULES.flatMap(({ id, title }) => {
+    const result = byId.get(id);
+    if (result === undefined) return [];
+    const { verdict, why, ladder } = result;
+    const reasons = why.map((reason) => `- ${cell(reason)}`);
+    const packets = ladder ? [`\`\`\`text\n${shortened(ladder)}\n\`\`\``] : [];
+    const list = reasons.length > 0 ? [reasons.join('\n')] : [];
+    return [[`## ${id}`, `${cell(title)}: **${verdict}**`, ...list, ...packets].join('\n\n')];
+  });
+  return `# Packets of roce conform: ${name}
+
+<!-- Written by scripts/conform-docs.mjs --ladders. -->
+
+The packets of each rule in one run of [roce conform](../../../docs/conform.md) against ${device} (${seen}). PSNs count from the first of their side. Of a rule with
+many packets, the first and the last ones are shown. [All devices](../conform-results.md).
+
+${parts.join('\n\n')}
+`;
+}
+
 /** Area of a rule: `PSN` of `PSN-01`. */
 const areaOf = (id) => id.split('-')[0];
 
@@ -37,11 +84,27 @@ function verdict({ deviations, untestable = {} }, rule) {
   return known.sometimes ? '**deviates** at times' : '**deviates**';
 }
 
+/** Rules whose packets a device's page has. */
+function shown(name) {
+  const file = page(ladderPage(name));
+  const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  return new Set([...text.matchAll(/^## ([A-Z]+-\d+)$/gm)].map(([, id]) => id));
+}
+
+/** A verdict, with the packets behind it. */
+function linked(name, shown, id, text) {
+  if (!shown.has(id)) return text;
+  const anchor = `conform/${name}.md#${id.toLowerCase()}`;
+  const [, stars, rest] = /^(?:\*\*(\w+)\*\*)?(.*)$/.exec(text);
+  return stars === undefined ? `[${text}](${anchor})` : `[**${stars}**](${anchor})${rest}`;
+}
+
 function results() {
+  const pages = new Map(DEVICES.map(([name]) => [name, shown(name)]));
   const heads = ['rule', 'requirement', ...DEVICES.map(([name]) => name)];
   const rows = RULES.map((rule) => {
     const mark = rule.should ? ' (should)' : '';
-    const cells = DEVICES.map(([, list]) => verdict(list, rule));
+    const cells = DEVICES.map(([name, list]) => linked(name, pages.get(name), rule.id, verdict(list, rule)));
     return row(rule.id, `${cell(rule.title)}${mark}`, ...cells);
   });
   const count = (entries = {}) => Object.keys(entries).length;
@@ -67,7 +130,7 @@ function results() {
 
 Results of [roce conform](../../docs/conform.md), ${PLAYED.length} rules that are played and ${CASE_RULES.length} that judge their packets, in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
 Linux 6.1 without the hostile rules, and of node-roce the first rules and those of the connection manager; the long tier plays every rule against all three. Both fail where a
-device does something else than here. Rules without a verdict (–) need what the agent has not: they are played in virtual time. The packets of a deviation: \`roce conform HOST --rule ID -o FOLDER\`.
+device does something else than here. Rules without a verdict (–) need what the agent has not: they are played in virtual time. A verdict leads to the packets behind it, from one whole run of the date and version in the head of the page. Packets of your own device: \`roce conform HOST -o FOLDER\`, or \`--html FILE\`.
 
 ${table(['device', 'is', 'pass', 'deviate', 'not testable'], totals)}
 
@@ -90,6 +153,14 @@ function quirks(text) {
   });
   const body = table(['rule', 'Linux', 'seen', 'reason'], rows);
   return `${text.slice(0, begin)}${BEGIN}\n\n${body}\n\n${text.slice(end)}`;
+}
+
+const [, , command, list, ...files] = process.argv;
+if (command === '--ladders') {
+  if (!Object.hasOwn(LISTS, list ?? '') || files.length === 0)
+    throw new Error(`expected --ladders ${Object.keys(LISTS).join('|')} FILE...`);
+  mkdirSync(page('test/evidence/conform'), { recursive: true });
+  writeFileSync(page(ladderPage(list)), ladders(list, files));
 }
 
 const PAGES = {

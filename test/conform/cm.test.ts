@@ -10,6 +10,7 @@ describe.skipIf(missing !== undefined)('a service of rping', () => {
   const address = '127.0.0.92';
   let devices: Devices;
   let service: Running;
+  let client: Running;
   let isOver = false;
 
   /** A connection that fails ends rping. */
@@ -20,15 +21,24 @@ describe.skipIf(missing !== undefined)('a service of rping', () => {
     }
   }
 
-  let served: Promise<void> | undefined;
+  /** Connects to the tester; a REQ that nobody answers is repeated for a minute. */
+  async function call(): Promise<void> {
+    while (!isOver) {
+      client = devices.start(0, 'rping', ['-c', '-a', '127.0.0.1', '-C', '1']);
+      await client.ended;
+    }
+  }
+
+  let served: Promise<unknown> | undefined;
 
   beforeAll(async () => {
     devices = await Devices.open(address);
-    served = serve();
+    served = Promise.all([serve(), call()]);
   });
   afterAll(async () => {
     isOver = true;
     service?.child.kill();
+    client?.child.kill();
     await served;
     await devices?.close();
   });

@@ -12,7 +12,7 @@ import { RoceCommand } from './harness/roce.ts';
 import { SAMPLE } from './harness/sample.ts';
 
 const guest = new Guest(inject('guest9000'));
-const { ip4 } = guest.address;
+const { ip4, hostIp4 } = guest.address;
 const list = onRelease({ debian12: 'rxe-6.1', debian13: 'rxe-6.12' });
 
 /**
@@ -79,9 +79,10 @@ test('without an agent: rules that perftest serves', async () => {
 test('without an agent: the connection manager, with a service of rping', async () => {
   // A connection that fails ends rping.
   const server = guest.spawn('while :; do rping -s -P -S 4096; done 2>&1');
+  const client = guest.spawn(`while :; do rping -c -a ${hostIp4} -C 1; sleep 0.1; done 2>&1`);
   try {
     await kernelLog();
-    const hostile = SAMPLE === '' ? ['--hostile'] : [];
+    const hostile = SAMPLE === '' ? ['--hostile', '--slow'] : [];
     const chosen = ['--via', 'cm', '--device', list, '--patience', '1200', ...hostile];
     await using tester = new RoceCommand(['conform', ip4, ...chosen]);
     const { code, stdout, stderr } = await tester.exited;
@@ -90,6 +91,7 @@ test('without an agent: the connection manager, with a service of rping', async 
     expect(stdout).toMatch(/: [34]\d rules: [34]\d pass(, \d known)?\n/);
     expect(await kernelLog()).toEqual([]);
   } finally {
+    client.kill();
     server.kill();
   }
 });

@@ -132,7 +132,7 @@ test('pages name as many conformance rules as there are', () => {
   const text = page('docs/conform.md').replaceAll(/\s+/g, ' ');
   const words = ['eleven', 'twelve', 'thirteen', 'fourteen', 'fifteen', 'sixteen'];
   const word = (count: number) => words[count - 11] ?? `${count}`;
-  expect(text).toContain(`has ${withNeed('listener')} rules`);
+  expect(text).toContain(`has ${withNeed('listener', 'caller')} rules`);
   expect(text).toContain(`all rules except ${word(withNeed('frames', 'spoof'))}`);
   const passive = word(PASSIVE_RULES.length);
   expect(text).toContain(`${passive.charAt(0).toUpperCase()}${passive.slice(1)} rules (area \`TRC\``);

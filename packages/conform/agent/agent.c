@@ -20,7 +20,7 @@
  *     send    qp mr off len op raddr rkey id count imm solicited fence compare_add swap rqkey
  *     poll    want wait        waits up to `wait` ms for `want` completions; answers with all
  *     peek    mr off len, poke mr off hex
- *     fail    qp               to the error state
+ *     fail    qp               to the error state; drain qp: to SQD, with an event; resume qp: back to RTS
  *     events  wait, counters
  *     mw      type             a memory window of type 1 or 2; then
  *     bind    mw qp mr off len access id     it completes as the requests of `send`; drop mw
@@ -207,7 +207,7 @@ static void hello(void)
         return refuse("query", errno);
     if (ibv_query_device_ex(context, NULL, &extended) == 0)
         flags = extended.device_cap_flags_ex;
-    say("{\"ok\":true,\"agent\":2,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
+    say("{\"ok\":true,\"agent\":3,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
         flags, ibv_get_device_name(context->device), device.fw_ver, device.vendor_id, device.vendor_part_id,
         128 << port.active_mtu, device.max_qp_rd_atom);
     for (i = 0; i < 16; i++)
@@ -415,15 +415,30 @@ static void connect_qp(void)
     say_ok();
 }
 
-static void fail_qp(void)
+static void move_qp(const char *name, enum ibv_qp_state state, int more)
 {
     struct queue_pair *pair = qp_of();
-    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-    int error = pair ? ibv_modify_qp(pair->qp, &attr, IBV_QP_STATE) : EINVAL;
+    struct ibv_qp_attr attr = { .qp_state = state, .en_sqd_async_notify = 1 };
+    int error = pair ? ibv_modify_qp(pair->qp, &attr, IBV_QP_STATE | more) : EINVAL;
 
     if (error)
-        return refuse("ERR", error);
+        return refuse(name, error);
     say_ok();
+}
+
+static void fail_qp(void)
+{
+    move_qp("ERR", IBV_QPS_ERR, 0);
+}
+
+static void drain_qp(void)
+{
+    move_qp("SQD", IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY);
+}
+
+static void resume_qp(void)
+{
+    move_qp("RTS", IBV_QPS_RTS, 0);
 }
 
 static void state(void)
@@ -747,7 +762,7 @@ static void answer(void)
     } verbs[] = {
         { "hello", hello }, { "mr", make_mr }, { "qp", make_qp }, { "connect", connect_qp }, { "state", state },
         { "drop", drop }, { "recv", post_recv }, { "send", post_send }, { "poll", poll_cq }, { "peek", peek },
-        { "poke", poke }, { "fail", fail_qp }, { "events", events }, { "counters", counters },
+        { "poke", poke }, { "fail", fail_qp }, { "drain", drain_qp }, { "resume", resume_qp }, { "events", events }, { "counters", counters },
         { "mw", make_mw }, { "bind", bind_mw }, { "rereg", rereg }, { "limit", limit },
     };
     size_t length = strcspn(line, " \r\n");

@@ -6,6 +6,7 @@
  * - below the connections: `send`, `datagram`
  */
 import { buildPacket, formatIpAddress, icrcV2, type PacketInput, writeIcrc } from '@node-roce/wire';
+import { CalledSession } from './cm-called.ts';
 import { type CmNumbers, type CmPlaying, CmSession } from './cm-session.ts';
 import { type ConnectionSpec, type Device, Untestable } from './device.ts';
 import type { Playing } from './device-side.ts';
@@ -51,6 +52,7 @@ export class Case implements Playing, CmPlaying {
   readonly entries: Entry[] = [];
   readonly sessions: Session[] = [];
   readonly #cmSessions: CmSession[] = [];
+  readonly #called: CalledSession[] = [];
   readonly deviations: string[] = [];
   readonly notes: string[] = [];
   /** Needs that the rule made use of. */
@@ -148,6 +150,23 @@ export class Case implements Playing, CmPlaying {
       this.entries.splice(before);
     }
     return this.#cmSession({ serviceId, ...numbers });
+  }
+
+  /** A connection that a client at the device asks for. It may be the repetition of a REQ that came before. */
+  async called(): Promise<CalledSession> {
+    this.use('caller');
+    const session = new CalledSession(this, 0x2000_0000 + this.#bench.connections++);
+    this.#called.push(session);
+    this.device.call?.();
+    if (!(await session.isCalled()))
+      this.skip(`no client at the device connects to the tester: rping -c -a ${this.line.tester.ip}`);
+    return session;
+  }
+
+  /** The device's counters, by the names of its driver. */
+  counters(): Promise<Readonly<Record<string, number>>> {
+    this.use('counters');
+    return this.device.counters?.() ?? this.skip('the device has no counters');
   }
 
   #cmSession(numbers: Partial<CmNumbers> & { serviceId: bigint }): CmSession {
@@ -267,13 +286,13 @@ export class Case implements Playing, CmPlaying {
     if (this.entries.length >= MAX_ENTRIES)
       throw new Error(`more than ${MAX_ENTRIES} packets in one rule: the device does not stop sending`);
     this.entries.push(entry);
-    for (const session of [...this.sessions, ...this.#cmSessions]) session.arrived(entry);
+    for (const session of [...this.sessions, ...this.#cmSessions, ...this.#called]) session.arrived(entry);
   }
 
   /** Closes all connections; each is tried. */
   async close(): Promise<void> {
     const failures: unknown[] = [];
-    for (const session of [...this.sessions, ...this.#cmSessions])
+    for (const session of [...this.sessions, ...this.#cmSessions, ...this.#called])
       await session.close().catch((error) => failures.push(error));
     if (failures.length > 0) throw failures[0];
   }

@@ -80,6 +80,13 @@ function ipCmAddress(ip: string): Uint8Array {
   return ip.includes(':') ? gid : Uint8Array.from([...new Uint8Array(12), ...gid.subarray(12)]);
 }
 
+/** Whether one of a message's two ids is this one: the ids stand behind the header of the MAD. */
+function mentions(mad: Uint8Array, id: number): boolean {
+  const { buffer, byteOffset } = mad;
+  const ids = new DataView(buffer, byteOffset + 24, 8);
+  return ids.getUint32(0) === id || ids.getUint32(4) === id;
+}
+
 const isFor = (message: CmMessage, id: number): boolean =>
   ('remoteCommId' in message && message.remoteCommId === id) ||
   ('requestId' in message && message.requestId === id);
@@ -118,6 +125,8 @@ export class CmSession {
     const { packet, time } = entry;
     if (packet?.bth.destQp === this.numbers.qpn) this.#packets.push(entry);
     if (packet?.bth.destQp !== GSI_QPN || packet.payload.length !== MAD_BYTES) return;
+    // Hundreds of sessions may look at each message.
+    if (!mentions(packet.payload, this.numbers.id)) return;
     const decoded = decodeCm(packet.payload);
     if (!decoded.ok || !isFor(decoded.message, this.numbers.id)) return;
     // An MRA asks for time: the answer is still to come.

@@ -112,6 +112,16 @@ export class DeviceSide {
     return this.#with('fail', 'fail').fail();
   }
 
+  /** To SQD: requests that were begun are done, no others are begun. */
+  drain(): Promise<void> {
+    return this.#with('drain', 'drain').drain();
+  }
+
+  /** From SQD back to RTS. */
+  resume(): Promise<void> {
+    return this.#with('drain', 'resume').resume();
+  }
+
   destroyQp(): Promise<void> {
     return this.#with('destroy', 'destroyQp').destroyQp();
   }

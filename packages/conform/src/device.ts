@@ -133,6 +133,10 @@ export interface DeviceConnection {
   poke?(offset: number, bytes: Uint8Array): Promise<void>;
   /** To the error state. */
   fail?(): Promise<void>;
+  /** To SQD, with an event when what was begun is done. */
+  drain?(): Promise<void>;
+  /** From SQD back to RTS. */
+  resume?(): Promise<void>;
   destroyQp?(): Promise<void>;
   deregister?(): Promise<void>;
   /** The binding is posted: it has a completion. */
@@ -162,6 +166,10 @@ export interface Device {
   readonly offers: ReadonlySet<string>;
   /** A service at its connection manager that accepts connections. */
   readonly listener?: { readonly serviceId: bigint };
+  /** Makes a client at the device connect to the tester. A client on a network does so by itself. */
+  call?(): void;
+  /** Counters by the names of the device's driver (`hw_counters`). */
+  counters?(): Promise<Readonly<Record<string, number>>>;
   /** The way to the device is gone: nothing more can be tested. */
   readonly isLost?: boolean;
   /** @throws Untestable if it has no such connection */

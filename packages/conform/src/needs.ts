@@ -29,7 +29,10 @@ export const NEEDS = {
   reregister: 'a region registered anew',
   domains: 'a second protection domain',
   events: 'asynchronous events',
+  drain: 'a send queue that is drained',
+  counters: "the device's counters",
   listener: 'a service at the connection manager (--via cm)',
+  caller: 'a client at the device that connects to the tester (--via cm)',
   capture: 'a capture (--capture)',
   frames: 'whole frames (--link packet)',
   spoof: 'packets from another address (--link packet)',
@@ -72,9 +75,11 @@ export const SERVED = {
     'reregister',
     'domains',
     'events',
+    'drain',
+    'counters',
   ],
   perftest: ['rc', 'write', 'read', 'atomic'],
-  cm: ['listener'],
+  cm: ['listener', 'caller'],
 } as const satisfies Record<string, readonly Need[]>;
 
 /** The model has one protection domain, and its queue pairs go from RESET to RTS in one step. */

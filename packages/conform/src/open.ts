@@ -43,7 +43,14 @@ const textOf = (address: string): string => gidToIpText(gidFromText(address.spli
 
 /** The address of a host; a name stands for its IPv4 address. */
 async function addressOf(name: string): Promise<string> {
-  if (!isIPv6(name)) return (await lookup(name, { family: 4 })).address;
+  if (!isIPv6(name)) {
+    try {
+      return (await lookup(name, { family: 4 })).address;
+    } catch (cause) {
+      const { code } = cause as NodeJS.ErrnoException;
+      throw new Error(`${name}: no IPv4 address of this name was found (${code})`, { cause });
+    }
+  }
   if (/^fe[89ab]/i.test(name)) throw new Error(`${name}: a link-local address; give a global one`);
   return textOf(name);
 }

@@ -60,7 +60,7 @@ export interface PlainResult {
   why: readonly string[];
   notes: readonly string[];
   milliseconds: number;
-  /** Packets of a rule that was neither passed nor not testable. */
+  /** Packets, if there are any. */
   ladder?: string;
 }
 
@@ -98,7 +98,7 @@ export function resultsJson(results: readonly Result[], device: DeviceInfo): Pla
       why,
       notes,
       milliseconds: Math.round(time),
-      ...(verdict === 'pass' || verdict === 'not testable' ? {} : { ladder }),
+      ...(ladder === '' ? {} : { ladder }),
     })),
   };
 }

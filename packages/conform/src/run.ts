@@ -102,6 +102,8 @@ export interface RunOptions {
 
 /** Patience of the second playing, as a multiple of the usual one. */
 const MORE_PATIENCE = 4;
+/** ms that second playings of a run may take: a device that deviates from everything is not late. */
+const MOST_CONFIRMING = 30_000;
 
 /** Plays rules on one bench, or on a bench of its own each; stops early when the signal is aborted, or the way to the device is lost. */
 export async function run(
@@ -111,11 +113,13 @@ export async function run(
 ): Promise<Result[]> {
   const { onResult, signal } = options;
   const results: Result[] = [];
+  let confirming = 0;
   for (const rule of rules) {
     if (signal?.aborted) break;
     const first = await playOften(rule, bench, options);
     if (first === undefined) break;
-    const result = await confirmed(first, rule, bench, options);
+    const [result, time] = await confirmed(first, rule, bench, options, MOST_CONFIRMING - confirming);
+    confirming += time;
     results.push(result);
     onResult?.(result);
     if (typeof bench !== 'function' && bench.device.isLost) break;
@@ -150,21 +154,23 @@ function sumOf(played: readonly Result[]): Result {
   return { ...worst, verdict: 'unsteady', why: [often, ...worst.why] };
 }
 
-/** A result, or what becomes of it in a second playing with more patience. */
+/** A result, or what becomes of it in a second playing with more patience; and the ms that it took. @param left ms that it may take */
 async function confirmed(
   first: Result,
   rule: Rule,
   bench: Bench | (() => Bench),
   { repeat = 1, confirms, onPlayed, signal }: RunOptions,
-): Promise<Result> {
-  const isToRepeat = repeat === 1 && first.verdict === 'deviation' && confirms?.(first);
-  if (!isToRepeat || typeof bench === 'function' || signal?.aborted) return first;
+  left: number,
+): Promise<readonly [result: Result, time: number]> {
+  const isToRepeat = repeat === 1 && left > 0 && first.verdict === 'deviation' && confirms?.(first);
+  if (!isToRepeat || typeof bench === 'function' || signal?.aborted) return [first, 0];
   const { waits } = bench;
   bench.waits = { ...waits, patience: MORE_PATIENCE * waits.patience };
   const second = await play(rule, bench);
   bench.waits = waits;
   onPlayed?.(second);
   // A second one that could not be played says nothing about the first.
-  if (second.verdict === 'deviation') return second;
-  return second.verdict === 'pass' ? sumOf([first, second]) : first;
+  const isAgain = second.verdict === 'deviation';
+  const result = isAgain ? second : second.verdict === 'pass' ? sumOf([first, second]) : first;
+  return [result, isAgain ? second.time : 0];
 }

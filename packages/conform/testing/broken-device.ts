@@ -74,6 +74,8 @@ export interface Mutant {
   accepts?: string;
   /** Asynchronous events that were raised. */
   events?(events: readonly SimEvent[]): SimEvent[];
+  /** Counters, as they are reported. */
+  counters?(counts: Readonly<Record<string, number>>): Readonly<Record<string, number>>;
   /** A queue pair that was just made. */
   made?(pair: ModelQueuePair, service: SimQpOptions['service']): void;
 }
@@ -140,6 +142,11 @@ export class BrokenDevice extends ListeningModel {
     const srq = super.createSrq();
     this.#mutant.shared?.(srq);
     return srq;
+  }
+
+  override counters(): Readonly<Record<string, number>> {
+    const counts = super.counters();
+    return this.#mutant.counters?.(counts) ?? counts;
   }
 
   override pollEvents(): SimEvent[] {

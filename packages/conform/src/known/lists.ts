@@ -93,6 +93,16 @@ const RXE: KnownList['deviations'] = {
     because:
       'docs/quirks.md, windowBoundsNotChecked: the range is compared with the region behind the window.',
   },
+  'STA-07': {
+    is: 'no event, wanted send queue drained',
+    because:
+      'a queue pair in SQD stays there: the event does not come when the last request is acknowledged, and ibv_modify_qp to RTS is refused (EINVAL).',
+  },
+  'CNT-01': {
+    is: 'rcvd_seq_err: fewer than there were',
+    because:
+      'rxe_comp.c counts a sequence NAK only if it acknowledges a packet before the one that it names.',
+  },
   'TMO-01': {
     is: 'repeated before T',
     because: 'docs/quirks.md, timerRoundedDown and timerNotRestarted: the timer is rounded to jiffies.',
@@ -188,7 +198,7 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
   },
   'node-roce': {
     device: 'node-roce',
-    seen: '0.1.0, 28 November 2026; new rules 0.2.0, 29 November',
+    seen: '0.2.0, 29 November 2026',
     deviations: {
       'HDR-11': {
         is: 'ID 48879: wanted ACK psn+3, got silence',
@@ -229,6 +239,9 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
         because: 'docs/architecture.md: probes ask again after two round trips, without a retry.',
         sometimes: true,
       },
+    },
+    untestable: {
+      'CNT-01': 'programs of roce run find no hw_counters; docs/counters.md has the counts.',
     },
   },
 };

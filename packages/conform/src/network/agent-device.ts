@@ -52,7 +52,7 @@ const mtuCode = (bytes: number): number => Math.log2(bytes) - 7;
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 
 /** Abilities that the agent reports by device, or that older ones have not. */
-const REPORTED: readonly Need[] = ['flush', 'atomicWrite', 'fence'];
+const REPORTED: readonly Need[] = ['flush', 'atomicWrite', 'fence', 'drain'];
 const OFFERS: readonly Need[] = SERVED.agent.filter((need) => !REPORTED.includes(need));
 
 /** Receives that a connection is opened with have ids from here on. */
@@ -156,6 +156,14 @@ class AgentConnection implements DeviceConnection {
 
   async fail(): Promise<void> {
     await this.#agent.call('fail', { qp: this.#ids.qp });
+  }
+
+  async drain(): Promise<void> {
+    await this.#ask('drain', { qp: this.#ids.qp });
+  }
+
+  async resume(): Promise<void> {
+    await this.#ask('resume', { qp: this.#ids.qp });
   }
 
   async destroyQp(): Promise<void> {
@@ -281,7 +289,10 @@ const offersOf = (flags: bigint): readonly Need[] =>
   (['flush', 'atomicWrite'] as const).filter((need) => (flags & FLAGS[need]) !== 0n);
 
 /** Abilities of newer agents: an older one takes the request, and leaves the flag out. */
-const newsOf = (version: unknown): readonly Need[] => (Number(version) >= 2 ? ['fence'] : []);
+const newsOf = (version: unknown): readonly Need[] => [
+  ...(Number(version) >= 2 ? (['fence'] as const) : []),
+  ...(Number(version) >= 3 ? (['drain'] as const) : []),
+];
 
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
@@ -324,6 +335,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
     info,
     offers: new Set([...OFFERS, ...offersOf(flagsOf(flags)), ...newsOf(version)]),
     connect,
+    counters: async () => (await agent.call('counters')).counters as Record<string, number>,
     get isLost() {
       return agent.gone;
     },

@@ -1,4 +1,5 @@
 /** ACKs, MSNs and credits of the responder, and how the requester takes ACKs (IBTA vol 1 §9.7.5.1, §9.7.7). */
+import { aethValue, CREDIT_UNLIMITED, creditsOf } from '@node-roce/wire';
 import { bytes } from '../device-side.ts';
 import type { Entry } from '../line.ts';
 import { rule } from '../rule.ts';
@@ -96,6 +97,31 @@ export const ackRules = [
         psns.length === 17 && psns.every((psn, i) => psn === i),
         `PSNs in the order ${psns.join(', ') || 'of no packet'}`,
       );
+    },
+  ),
+  rule(
+    'ACK-05',
+    {
+      title: 'credits in ACKs: without limit, or no more than the receives that are there',
+      section: '9.7.7.2',
+      should: true,
+      needs: ['rc', 'receives'],
+      text: 'A requester that goes by credits sends so many SENDs at once; each one too many costs an RNR NAK, and a wait.',
+    },
+    async (t) => {
+      const receives = 4;
+      const s = await t.rc({ receives });
+      let isCovered = true;
+      const codes: number[] = [];
+      for (let n = 0; n < receives; n++) {
+        s.sendOnly(n);
+        const ack = await s.ack(n);
+        const code = aethValue(ack?.packet?.extensions.aeth?.syndrome ?? 0);
+        codes.push(code);
+        isCovered &&= code === CREDIT_UNLIMITED || creditsOf(code) <= receives - 1 - n;
+      }
+      t.note(`credit codes ${codes.join(', ')}`);
+      t.want(isCovered, 'credits for receives that are not there');
     },
   ),
   rule(

@@ -3,8 +3,10 @@ import type { Rule } from '../rule.ts';
 import { ackRules } from './acks.ts';
 import { alternatePathRules } from './alternate-paths.ts';
 import { atomicRules } from './atomics.ts';
+import { callerRules } from './callers.ts';
 import { connectionLifeRules } from './connection-life.ts';
 import { connectionManagerRules } from './connection-manager.ts';
+import { counterRules } from './counters.ts';
 import { duplicateRules } from './duplicates.ts';
 import { extendedRules } from './extended.ts';
 import { headerRules } from './headers.ts';
@@ -39,10 +41,12 @@ export const RULES: readonly Rule[] = [
   ...requesterRules,
   ...readRules,
   ...unreliableRules,
+  ...counterRules,
   ...extendedRules,
   ...connectionManagerRules,
   ...connectionLifeRules,
   ...alternatePathRules,
+  ...callerRules,
   ...slowRules,
 ];
 

@@ -191,6 +191,30 @@ export const duplicateRules = [
     },
   ),
   rule(
+    'DUP-09',
+    {
+      title: 'a repeated READ older than the last max_dest_rd_atomic is answered as before, or not at all',
+      section: SECTION,
+      should: true,
+      needs: ['rc', 'read', 'attributes'],
+      text: 'The device need not remember it. An ACK would complete a READ that brought nothing; a NAK would end the connection.',
+    },
+    async (t) => {
+      const s = await t.rc({ maxDestRdAtomic: 2 });
+      const firsts: Uint8Array[] = [];
+      for (let n = 0; n < 6; n++) {
+        s.read(n, 64, 64 * n);
+        firsts.push(dataOf(await s.collect(1)));
+      }
+      s.read(0, 64);
+      const answers = await s.all();
+      t.note(`answer: ${s.list(answers)}`);
+      const isBefore = s.at(answers[0]) === 0 && answers.length === 1 && same(dataOf(answers), firsts[0]);
+      t.want(answers.length === 0 || isBefore, `forgotten READ: got ${s.list(answers)}`);
+      await s.alive(6);
+    },
+  ),
+  rule(
     'DUP-10',
     {
       title: 'an atomic older than the last max_dest_rd_atomic is never executed again',

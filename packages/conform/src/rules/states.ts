@@ -1,11 +1,15 @@
 /** States of a queue pair (IBTA vol 1 §10.3.1), and packets that are no packets. */
 import { encodeBth, psnAdd } from '@node-roce/wire';
 import { bytes } from '../device-side.ts';
+import type { Entry } from '../line.ts';
 import { rule } from '../rule.ts';
 import type { Session } from '../session.ts';
 import { drawFrom } from './draw.ts';
 
 const ROBUST = 'Any host that can reach the port can send it.';
+
+/** The name of `ibv_event_type_str`. */
+const DRAINED = 'send queue drained';
 
 /** Neither responses, which are for the requester, nor SENDs that invalidate, which some devices log. */
 const RC_REQUESTS = [0, 1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 19, 20, 28, 29];
@@ -114,6 +118,39 @@ export const stateRules = [
       const s = await t.rc({ state: 'RTR' });
       s.write(0);
       await s.ack(0);
+    },
+  ),
+  rule(
+    'STA-07',
+    {
+      title: 'a send queue that is drained: what was begun is done, the rest waits, one event tells',
+      section: '10.3.1.5, 11.6.3.1',
+      needs: ['rc', 'post', 'completions', 'events', 'drain'],
+      text: 'A program changes attributes of the connection then. It counts on the event, and on a queue that stands still.',
+    },
+    async (t) => {
+      const s = await t.req({ timeout: 20 });
+      // Those of the rules before.
+      await s.events(0);
+      await s.post('send', { id: 1, length: 32 });
+      await s.requests(1);
+      await s.drain();
+      await s.post('send', { id: 2, length: 32 });
+      const isSecond = (entry: Entry) => s.requestAt(entry) === 1;
+      t.want(!(await s.all()).some(isSecond), 'a request that was not begun is sent');
+      t.want((await s.events(0)).length === 0, 'an event before the request that was begun is done');
+      s.acknowledge(0);
+      await s.completed(['1:SUCCESS'], 'the request that was begun');
+      const events = await s.events();
+      // A queue that is not drained yet refuses to go on.
+      if (!t.want(events.join() === DRAINED, `${events.join(', ') || 'no event'}, wanted ${DRAINED}`)) return;
+      t.want((await s.events(60)).length === 0, 'a second event');
+      t.want(!(await s.all(60)).some(isSecond), 'a request is sent from a queue that is drained');
+      await s.resume();
+      const came = await s.allUntil(isSecond);
+      t.want(came.some(isSecond), 'the request that waited is not sent in RTS');
+      s.acknowledge(1);
+      await s.completed(['2:SUCCESS'], 'the request that waited');
     },
   ),
   rule(

@@ -1,4 +1,7 @@
-/** The reference model with its connection manager, and a service that does as `rping -s` does: accepts, READs the buffer that its client names, and SENDs. */
+/**
+ * The reference model with its connection manager; a service that does as `rping -s` does: accepts, READs the buffer that its client names,
+ * and SENDs; and a client that connects.
+ */
 import {
   type CmEvent,
   type CmFields,
@@ -9,8 +12,22 @@ import {
   ModelDevice,
   type SimPacket,
   type SimQp,
+  type SimQpOptions,
 } from '@node-roce/sim';
-import { GSI_QKEY, GSI_QPN, gidEquals, IpCmHeader, ipCmServiceId, Opcode, PortSpace } from '@node-roce/wire';
+import {
+  AethKind,
+  aethKind,
+  GSI_QKEY,
+  GSI_QPN,
+  gidEquals,
+  IpCmHeader,
+  ipCmServiceId,
+  NakCode,
+  Opcode,
+  opcodeInfo,
+  PortSpace,
+  psnDiff,
+} from '@node-roce/wire';
 
 type ModelDeviceOptions = ConstructorParameters<typeof ModelDevice>[0];
 type Request = CmFields<'REQ'>;
@@ -26,6 +43,31 @@ const FIRST_PSN = 0x1234;
 const SOURCE_PORT = 0xc0de;
 const RC = 0;
 
+/** What the model's client asks for; it is repeated after two packet lifetimes and the peer's time: 71 ms. */
+const CALL = {
+  maxCmRetries: 2,
+  remoteResponseTimeout: 10,
+  localResponseTimeout: 14,
+  primaryAckTimeout: 14,
+} as const;
+
+/** By the names that rxe has for them. */
+const NO_COUNTS = { out_of_seq_request: 0, duplicate_request: 0, rcvd_rnr_err: 0, rcvd_seq_err: 0 };
+type Counts = Record<keyof typeof NO_COUNTS, number>;
+
+/** The name of what a packet for a queue pair is counted as. @param ePsn the PSN that its responder expects */
+function countedAs(bytes: Uint8Array, ePsn: number): keyof Counts | undefined {
+  const decoded = decodePacket(bytes);
+  if (!decoded.ok) return undefined;
+  const { psn, opcode, aeth } = decoded.packet;
+  if (opcode === Opcode.RC_ACKNOWLEDGE) {
+    if (aeth?.syndrome === NakCode.PSN_SEQUENCE_ERROR) return 'rcvd_seq_err';
+    return aeth !== undefined && aethKind(aeth.syndrome) === AethKind.RNR_NAK ? 'rcvd_rnr_err' : undefined;
+  }
+  if (!opcodeInfo(opcode)?.isRequest || psn === ePsn) return undefined;
+  return psnDiff(psn, ePsn) > 0 ? 'out_of_seq_request' : 'duplicate_request';
+}
+
 /** Why a REQ is refused, as the layers of Linux do it: a REJ reason. */
 export type Refusal = (request: Request, device: ListeningModel) => number | undefined;
 
@@ -40,6 +82,13 @@ export const REFUSALS: Readonly<Record<string, Refusal>> = {
 export class ListeningModel extends ModelDevice {
   readonly cm: CmModel;
   readonly #served = new Map<number, SimQp>();
+  readonly #counts: Counts = { ...NO_COUNTS };
+  /** Addresses that the client still has to connect to. */
+  readonly #calls: Uint8Array[] = [];
+  /** Queue pairs of the client, which exchange nothing. */
+  readonly #asked = new Map<number, SimQp>();
+  /** Reliable connections. */
+  readonly #pairs = new Map<number, ReturnType<ModelDevice['createQp']>>();
   #ids = 0x5000_0000;
 
   constructor(options: ModelDeviceOptions) {
@@ -55,7 +104,11 @@ export class ListeningModel extends ModelDevice {
 
   override receive(packets: SimPacket[], now: number): void {
     const others: SimPacket[] = [];
-    for (const packet of packets) if (!this.#hears(packet, now)) others.push(packet);
+    for (const packet of packets) {
+      if (this.#hears(packet, now)) continue;
+      this.#count(packet);
+      others.push(packet);
+    }
     super.receive(others, now);
     this.#serve(now);
   }
@@ -72,8 +125,40 @@ export class ListeningModel extends ModelDevice {
     this.cm.receive(mad, source, now);
   }
 
+  override createQp(options: SimQpOptions): ReturnType<ModelDevice['createQp']> {
+    const pair = super.createQp(options);
+    if (options.service === 'RC') this.#pairs.set(pair.info.qpn, pair);
+    return pair;
+  }
+
+  #count({ bytes, corrupt }: SimPacket): void {
+    const destQpn = (bytes[5] << 16) | (bytes[6] << 8) | bytes[7];
+    const pair = this.#pairs.get(destQpn);
+    if (corrupt || pair?.connectedTo === undefined) return;
+    const name = countedAs(bytes, pair.rc.responder.ePsn);
+    if (name !== undefined) this.#counts[name]++;
+  }
+
+  /** Counts of packets, by the names that rxe has for them. */
+  counters(): Readonly<Record<string, number>> {
+    return { ...this.#counts };
+  }
+
+  /** Makes the client connect. */
+  call(gid: Uint8Array): void {
+    this.#calls.push(gid);
+  }
+
+  #connect(gid: Uint8Array, now: number): void {
+    const qp = this.createQp({ service: 'RC', psn: FIRST_PSN });
+    const { qpn } = qp.info;
+    const fields = { ...CALL, qpn, startingPsn: FIRST_PSN, serviceId: SERVICE_ID };
+    this.#asked.set(this.cm.connect(gid, fields, now), qp);
+  }
+
   /** The service: takes its events, and goes on with its connections. */
   #serve(now: number): void {
+    for (const gid of this.#calls.splice(0)) this.#connect(gid, now);
     for (const event of this.cm.events.splice(0)) this.#take(event, now);
     for (const [handle, qp] of this.#served) {
       this.#goOn(qp);
@@ -83,6 +168,7 @@ export class ListeningModel extends ModelDevice {
 
   #take({ kind, handle, message }: CmEvent, now: number): void {
     if (kind === 'request' && message?.name === 'REQ') this.#accept(handle, message, now);
+    if (kind === 'reply') this.cm.ready(handle, now);
     if (kind === 'disconnecting') this.cm.disconnect(handle, now);
     if (kind === 'gone') this.#end(handle);
   }
@@ -137,9 +223,10 @@ export class ListeningModel extends ModelDevice {
   }
 
   #end(handle: number): void {
-    const qp = this.#served.get(handle);
+    const qp = this.#served.get(handle) ?? this.#asked.get(handle);
     if (qp === undefined) return;
     this.#served.delete(handle);
+    this.#asked.delete(handle);
     this.destroyQp(qp);
   }
 

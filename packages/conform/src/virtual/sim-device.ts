@@ -79,6 +79,19 @@ const peerOf = ({ address, qpn, psn, qkey }: ConnectionSpec) => ({
   qkey,
 });
 
+/** An adapter that counts. */
+interface Counting {
+  counters(): Readonly<Record<string, number>>;
+}
+
+/** An adapter whose program connects to an address. */
+interface Calling {
+  call(gid: Uint8Array): void;
+}
+
+const isCounting = (adapter: object): adapter is Counting => 'counters' in adapter;
+const isCalling = (adapter: object): adapter is Calling => 'call' in adapter;
+
 /**
  * Queue pairs and regions of an adapter that has everything.
  * @param serviceId at which it accepts connections, if it does
@@ -129,6 +142,8 @@ export function adapterDevice(
         await deregister();
         connection.moveTo(adapter.register(bytes, bitsOfRegion(spec, access)));
       },
+      drain: async () => qp.drain(),
+      resume: async () => qp.resume(),
       limitReceives: async (limit: number) => {
         adapter.pollEvents();
         srq?.setLimit(limit);
@@ -155,9 +170,20 @@ export function adapterDevice(
     'windows',
     'reregister',
     'events',
+    'drain',
   ]);
-  if (serviceId === undefined) return { info: { name }, offers, connect };
-  return { info: { name }, offers: offers.add('listener'), connect, listener: { serviceId } };
+  const device: Device = { info: { name }, offers, connect };
+  if (isCounting(adapter)) {
+    offers.add('counters');
+    device.counters = async () => adapter.counters();
+  }
+  if (isCalling(adapter)) {
+    offers.add('caller');
+    device.call = () => adapter.call(line.gid);
+  }
+  if (serviceId === undefined) return device;
+  offers.add('listener');
+  return { ...device, listener: { serviceId } };
 }
 
 /** A device that is known by its reliable connections only: a new `Endpoint` for each, all of its arena one region. */

@@ -1,5 +1,6 @@
 import type { Mutant } from '../broken-device.ts';
 import { connectionManagerMutants } from './connection-manager.ts';
+import { counterMutants } from './counters.ts';
 import { extendedMutants } from './extended.ts';
 import { headerMutants } from './headers.ts';
 import { placementMutants } from './placement.ts';
@@ -19,6 +20,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...sharedMutants,
   ...windowMutants,
   ...unreliableMutants,
+  ...counterMutants,
   ...extendedMutants,
   ...connectionManagerMutants,
 };

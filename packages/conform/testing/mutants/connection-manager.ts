@@ -152,7 +152,7 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
     ),
   },
   'each connection has the same queue pair number': {
-    seenBy: ['CM-33'],
+    seenBy: ['CM-33', 'CM-34'],
     ...hears('DREQ', (_message, { cm }) => ({
       remoteQpn: [...cm.connections.values()].at(-1)?.localQpn ?? 0,
     })),
@@ -206,6 +206,34 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
   'the RNR retry count of REQ is not taken': {
     seenBy: ['CM-36'],
     ...hears('REQ', () => ({ rnrRetryCount: 3 })),
+  },
+  'a repeated REP is not answered': {
+    seenBy: ['CM-28'],
+    ...sends('RTU', (_message, device) => (count(device) > 1 ? undefined : {})),
+  },
+  'REP is not answered with RTU': { seenBy: ['CM-28'], ...sends('RTU', never) },
+  'REQ is never repeated': {
+    seenBy: ['CM-29'],
+    ...sends('REQ', (_message, device) => (count(device) > 1 ? undefined : {})),
+  },
+  'REQ is repeated before its time': {
+    seenBy: ['CM-29'],
+    ...sends('REQ', () => ({ remoteCmResponseTimeout: 16 })),
+  },
+  'a repeated REQ has another queue pair': {
+    seenBy: ['CM-29'],
+    ...sends('REQ', ({ localQpn }, device) => ({ localQpn: localQpn + count(device) })),
+  },
+  'REQ is repeated more often than it says': {
+    seenBy: ['CM-29'],
+    ...sends('REQ', () => ({ maxCmRetries: 1 })),
+  },
+  'many REQs stop the service': {
+    seenBy: ['CM-34'],
+    ...hears('REQ', (_message, device) => {
+      if (count(device) === 400) device.cm.unlisten(SERVICE_ID);
+      return {};
+    }),
   },
   'a SIDR_REQ for nobody is not answered': { seenBy: ['CM-23'], ...sends('SIDR_REP', never) },
   'a SIDR_REQ for nobody is answered with success': {

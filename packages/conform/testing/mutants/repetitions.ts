@@ -1,7 +1,19 @@
 /** Ways to break how a responder answers repetitions. */
+import type { ModelPacket } from '@node-roce/sim';
 import { Opcode, psnDiff } from '@node-roce/wire';
-import type { Mutant } from '../broken-device.ts';
+import type { Mutant, Victim } from '../broken-device.ts';
 import { ahead, executing, isAck, request, rowOf, savedAs, savedRead } from './altering.ts';
+
+/** Does something else for a repeated READ that is not remembered. */
+const forgotten =
+  (instead: (victim: Victim, packet: ModelPacket) => void): Mutant['hear'] =>
+  (packet, victim) => {
+    const { rc } = victim;
+    if (rc === undefined || !rowOf(packet).isReadRequest || ahead(packet, victim) >= 0) return packet;
+    if (savedRead(rc.responder.saved, packet) !== undefined) return packet;
+    instead(victim, packet);
+    return undefined;
+  };
 
 export const repetitionMutants: Readonly<Record<string, Mutant>> = {
   'repetitions in silence': {
@@ -26,6 +38,24 @@ export const repetitionMutants: Readonly<Record<string, Mutant>> = {
   'forgotten atomic executed': {
     seenBy: ['DUP-10'],
     ...executing((p, v) => ahead(p, v) < 0 && rowOf(p).isAtomic && !savedRead(v.rc!.responder.saved, p)),
+  },
+  'a forgotten READ is acknowledged': {
+    seenBy: ['DUP-09'],
+    hear: forgotten((victim) => {
+      victim.inject({ psn: victim.rc!.responder.ePsn - 1 });
+    }),
+  },
+  'a forgotten READ ends the connection': {
+    seenBy: ['DUP-09'],
+    hear: forgotten((victim) => victim.pair.fail()),
+  },
+  'a forgotten READ is answered from the beginning of the region': {
+    seenBy: ['DUP-09'],
+    hear: forgotten((victim, packet) => {
+      const aeth = { syndrome: 0x1f, msn: 0 };
+      const opcode = Opcode.RC_RDMA_READ_RESPONSE_ONLY;
+      victim.inject({ opcode, psn: packet.psn, aeth, payload: new Uint8Array(64) });
+    }),
   },
   'repetition acknowledged with its own PSN': {
     seenBy: ['DUP-02'],

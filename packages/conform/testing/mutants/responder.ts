@@ -420,6 +420,10 @@ export const responderMutants: Readonly<Record<string, Mutant>> = {
       return packet;
     },
   },
+  'credits for receives that are not there': {
+    seenBy: ['ACK-05'],
+    ...answer(isAck, (p) => ({ ...p, aeth: { ...p.aeth!, syndrome: 5 } })),
+  },
   'top bit of the syndrome': {
     seenBy: ['RSP-01'],
     ...answer(
