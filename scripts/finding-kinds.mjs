@@ -13,6 +13,13 @@ writeFileSync(
   text.replace(/(\| kind \| made when \|\n\|---\|---\|\n)(?:\|.*\n)*/, (_, head) => head + rows.join('')),
 );
 
-const json = JSON.parse(readFileSync(schema, 'utf8'));
-json.$defs.findingKind.enum = Object.keys(FINDING_KINDS);
-writeFileSync(schema, `${JSON.stringify(json, null, 2)}\n`);
+// The text and not the object: the rest of the file keeps its form.
+const json = readFileSync(schema, 'utf8');
+const names = Object.keys(FINDING_KINDS).map((kind) => `\n        "${kind}"`);
+writeFileSync(
+  schema,
+  json.replace(
+    /("findingKind": \{\s*"enum": \[)[^\]]*?(\s*\])/,
+    (_, head, tail) => head + names.join(',') + tail,
+  ),
+);
