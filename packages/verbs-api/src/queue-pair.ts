@@ -10,17 +10,9 @@ import {
   type QpType,
   type RoceError,
 } from '@node-roce/transport';
-import { gidToIpText } from '@node-roce/wire';
 import { type CloseListener, failedError } from './closing.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import {
-  type ConnectionData,
-  type ConnectOptions,
-  connectAttributes,
-  defaultGid,
-  gidAt,
-  gidBytes,
-} from './connection.ts';
+import { type ConnectionData, type ConnectOptions, connectAttributes, gidBytes } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { Ending } from './ending.ts';
 import type { Engine } from './engine/engine.ts';
@@ -45,6 +37,7 @@ import {
 } from './posting/awaited.ts';
 import { PostQueues } from './posting/post-queues.ts';
 import type { FlushInit, MwRange, RecvWr, Remote, SendWr, SgElement } from './posting/send-wr.ts';
+import { Ends } from './queue-pair-ends.ts';
 import type { CreatedQueuePair, QueuePairInitAttr } from './queue-pair-init.ts';
 import { Life } from './queue-pair-life.ts';
 import { activationSteps, initStep } from './queue-pair-steps.ts';
@@ -81,12 +74,7 @@ export class QueuePair implements AsyncDisposable {
   readonly #datagram: boolean;
   /** Its requester knows the meaning of ACKs ahead. */
   readonly #selective: boolean;
-  readonly #random: () => number;
-  #initialPsn: number;
-  #gidIndex: number | undefined;
-  /** The other side of a connection, and its address as text. */
-  #peerQpn = 0;
-  #peerAddress: string | undefined;
+  readonly #ends: Ends;
 
   constructor(parts: QueuePairParts) {
     const { created } = parts;
@@ -95,8 +83,7 @@ export class QueuePair implements AsyncDisposable {
     this.type = parts.type;
     this.sendCq = parts.sendCq;
     this.recvCq = parts.recvCq;
-    this.#random = parts.random;
-    this.#initialPsn = this.#random() & 0xff_ffff;
+    this.#ends = new Ends(parts.random);
     this.#queues = new PostQueues(parts);
     this.srq = parts.srq;
     this.context = parts.context;
@@ -121,7 +108,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** The other side of a connection, as messages name it. @internal */
   get peer(): string | undefined {
-    return this.#peerAddress && `QP ${this.#peerQpn} at ${this.#peerAddress}`;
+    return this.#ends.peer;
   }
 
   /** Send requests that are posted and not complete. */
@@ -288,21 +275,14 @@ export class QueuePair implements AsyncDisposable {
     if (this.#queues.isWriting) await Promise.resolve();
     if (attr.cap === undefined) await this.#engine.call('modifyQp', this.qpNum, attr);
     else await this.#queues.resize(attr, attr.cap);
-    if (attr.destQpNum !== undefined && attr.ahAttr?.grh !== undefined) {
-      this.#peerQpn = attr.destQpNum;
-      this.#peerAddress = gidToIpText(attr.ahAttr.grh.dgid);
-    }
+    this.#ends.modified(attr);
     if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
-    if (attr.qpState !== 'RESET') return;
-    this.#peerAddress = undefined;
-    this.#life.reset();
-    // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
-    this.#initialPsn = this.#random() & 0xff_ffff;
+    if (attr.qpState === 'RESET') this.#life.reset();
   }
 
   /** First PSN of this side, drawn at random, and anew by RESET; `connect` uses it, `modify` may use another. */
   get initialPsn(): number {
-    return this.#initialPsn;
+    return this.#ends.initialPsn;
   }
 
   /**
@@ -388,16 +368,8 @@ export class QueuePair implements AsyncDisposable {
    */
   connectionData(options: { gidIndex?: number } = {}): ConnectionData {
     checkCall(options, { gidIndex: INTEGER });
-    const { gidIndex = defaultGid(this.#engine.facts.gids) } = options;
-    const entry = gidAt(this.#engine.facts.gids, gidIndex);
-    this.#gidIndex = gidIndex;
-    return {
-      qpNum: this.qpNum,
-      psn: this.initialPsn,
-      gid: entry.address,
-      mtu: this.#engine.facts.activeMtu,
-      ...(this.#selective ? { selective: true } : {}),
-    };
+    const data = this.#ends.offer(this.#engine.facts, this.qpNum, options.gidIndex);
+    return this.#selective ? { ...data, selective: true } : data;
   }
 
   /** RC, UC and XRC_INI: from RESET (or INIT) to RTS, connected to that peer. Rejects as `modify`; EINVAL for UD and GSI. */
@@ -406,7 +378,7 @@ export class QueuePair implements AsyncDisposable {
       throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
     checkConnectionData(remote);
     checkConnectOptions(options);
-    const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
+    const { local } = this.#ends;
     const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
     if (this.state === 'RESET') await this.modify(init);
     await this.modify(rtr);

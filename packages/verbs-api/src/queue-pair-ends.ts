@@ -1,0 +1,55 @@
+/** Both ends of a connection, as this side knows them: the PSN and GID that it offers, and the peer that it was given. */
+import type { QpAttr } from '@node-roce/transport';
+import { gidToIpText } from '@node-roce/wire';
+import { type ConnectionData, defaultGid, gidAt } from './connection.ts';
+import type { EngineFacts } from './engine/engine.ts';
+
+/** Draws the PSN anew with each RESET: what is still under way of the last connection is not taken for the next one's. */
+export class Ends {
+  readonly #random: () => number;
+  #initialPsn: number;
+  #gidIndex: number | undefined;
+  #peerQpn = 0;
+  #peerAddress: string | undefined;
+
+  constructor(random: () => number) {
+    this.#random = random;
+    this.#initialPsn = random() & 0xff_ffff;
+  }
+
+  get initialPsn(): number {
+    return this.#initialPsn;
+  }
+
+  /** The other side, as messages name it. */
+  get peer(): string | undefined {
+    return this.#peerAddress && `QP ${this.#peerQpn} at ${this.#peerAddress}`;
+  }
+
+  /** What `connectAttributes` takes of this side. */
+  get local(): { initialPsn: number; gidIndex: number | undefined } {
+    return { initialPsn: this.#initialPsn, gidIndex: this.#gidIndex };
+  }
+
+  /** The data that the peer needs; this side has that GID from now on. */
+  offer(
+    { gids, activeMtu }: EngineFacts,
+    qpNum: number,
+    gidIndex: number = defaultGid(gids),
+  ): ConnectionData {
+    const { address } = gidAt(gids, gidIndex);
+    this.#gidIndex = gidIndex;
+    return { qpNum, psn: this.#initialPsn, gid: address, mtu: activeMtu };
+  }
+
+  /** Attributes were changed: those of a peer name it from now on. */
+  modified({ destQpNum, ahAttr, qpState }: QpAttr): void {
+    if (destQpNum !== undefined && ahAttr?.grh !== undefined) {
+      this.#peerQpn = destQpNum;
+      this.#peerAddress = gidToIpText(ahAttr.grh.dgid);
+    }
+    if (qpState !== 'RESET') return;
+    this.#peerAddress = undefined;
+    this.#initialPsn = this.#random() & 0xff_ffff;
+  }
+}
