@@ -11,6 +11,7 @@ export {
   listInterfaces,
   type NetworkInterface,
 } from './interfaces.ts';
+export { capabilities, readText } from './kernel-files.ts';
 export type { Link, LinkSharing } from './link.ts';
 export { MemoryLink, MemoryNetwork } from './memory.ts';
 export {

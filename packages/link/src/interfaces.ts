@@ -1,9 +1,9 @@
 /** The machine's network interfaces, as far as RoCE cares: addresses, MTU, state. */
-import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { RoceError } from '@node-roce/transport';
 import { isLinkLocal, parseIpAddress, pathMtuForInterface } from '@node-roce/wire';
 import { withDescriptors } from './descriptors.ts';
+import { readText } from './kernel-files.ts';
 
 export interface InterfaceAddress {
   /** As text, without scope. */
@@ -39,7 +39,7 @@ export function listInterfaces(): NetworkInterface[] {
     mac: list[0]?.mac ?? '00:00:00:00:00:00',
     mtu: mtuOf(name),
     speed: speedOf(name),
-    up: readLine(`/sys/class/net/${name}/operstate`) !== 'down',
+    up: readText(`/sys/class/net/${name}/operstate`).trim() !== 'down',
     loopback: list.some((a) => a.internal),
     addresses: list.map(({ address, family, scopeid }) => ({
       address: address.split('%')[0],
@@ -103,21 +103,13 @@ export function interfaceByAddress(address: string): NetworkInterface {
  */
 function mtuOf(name: string): number | undefined {
   for (const path of [`/proc/sys/net/ipv6/conf/${name}/mtu`, `/sys/class/net/${name}/mtu`]) {
-    const value = Number(readLine(path) || Number.NaN);
+    const value = Number(readText(path).trim() || Number.NaN);
     if (Number.isInteger(value) && value > 0) return value;
   }
   return undefined;
 }
 
 function speedOf(name: string): number | undefined {
-  const value = Number(readLine(`/sys/class/net/${name}/speed`) || Number.NaN);
+  const value = Number(readText(`/sys/class/net/${name}/speed`).trim() || Number.NaN);
   return value > 0 ? value : undefined; // −1: unknown
-}
-
-function readLine(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8').trim();
-  } catch {
-    return undefined;
-  }
 }

@@ -1,5 +1,6 @@
 /** Finds the process that holds UDP port 4791, for an error message that helps. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readText } from './kernel-files.ts';
 
 /** A sentence on who has the port at that family, as far as this process may look. */
 export function describePortOwner(port: number, family: 4 | 6): string {
@@ -51,15 +52,6 @@ function processWithSocket(inode: string): { pid: number; name: string } | undef
 
 function rdmaDevices(): string[] {
   return list('/sys/class/infiniband');
-}
-
-/** The text of a file, or '' if it cannot be read. */
-export function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return '';
-  }
 }
 
 function list(directory: string): string[] {

@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { RoceError } from '@node-roce/transport';
 import { explainDescriptors } from './descriptors.ts';
-import { readText } from './port-owner.ts';
+import { capabilities } from './kernel-files.ts';
 
 /** How frames come in: `zero-copy` and `native` in the driver, `generic` behind it. */
 export type XdpMode = 'zero-copy' | 'native' | 'generic';
@@ -15,8 +15,7 @@ const CAP_SYS_ADMIN = 21;
 
 /** Capabilities that AF_XDP needs and this process lacks. */
 export function missingCapabilities(): string[] {
-  const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(readText('/proc/self/status'))?.[1] ?? '0'}`);
-  const has = (bit: number) => ((effective >> BigInt(bit)) & 1n) === 1n;
+  const has = capabilities();
   return Object.entries(NEEDED)
     .filter(([name, bit]) => !has(bit) && !(name !== 'CAP_NET_RAW' && has(CAP_SYS_ADMIN)))
     .map(([name]) => name);

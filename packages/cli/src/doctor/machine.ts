@@ -1,6 +1,5 @@
 /** Checks of this machine: the addon, UDP port 4791, the receive buffer, a message over loopback. */
-import { readFileSync } from 'node:fs';
-import { listInterfaces } from '@node-roce/link';
+import { capabilities, listInterfaces, readText } from '@node-roce/link';
 import { type Device, openDevice, type RoceError } from '@node-roce/verbs-api';
 import { type Check, fail, ok, warn } from './check.ts';
 
@@ -66,7 +65,7 @@ export async function* checkDevice(address: string): AsyncGenerator<Check> {
 
 function checkBuffer(granted: number, link: string): Check {
   const limit = readText('/proc/sys/net/core/rmem_max').trim() || 'unknown';
-  const admin = hasCapability(CAP_NET_ADMIN);
+  const admin = capabilities()(CAP_NET_ADMIN);
   const past = admin ? 'CAP_NET_ADMIN goes past it' : 'without CAP_NET_ADMIN, that is the limit';
   // Node can't force the size, whatever its capabilities.
   const text = `${granted} bytes granted (net.core.rmem_max is ${limit}; ${link === 'dgram' ? 'that is the limit' : past})`;
@@ -75,20 +74,6 @@ function checkBuffer(granted: number, link: string): Check {
     'receive buffer',
     `${text}: bursts of a fast sender overflow it and are retransmitted; raise the limit with 'sysctl -w net.core.rmem_max=16777216'`,
   );
-}
-
-/** Whether this process has a capability (capabilities(7)). */
-function hasCapability(bit: number): boolean {
-  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(readText('/proc/self/status'))?.[1] ?? '0';
-  return ((BigInt(`0x${effective}`) >> BigInt(bit)) & 1n) === 1n;
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return ''; // Not Linux.
-  }
 }
 
 /** Sends a message from one adapter to another, at a port other than 4791, which has a check of its own. */
