@@ -16,6 +16,7 @@ import {
   type OpenOptions,
   openDevice,
   type QueuePairInit,
+  SendFlags,
 } from '@node-roce/verbs-api';
 import { createRandom, verifyIcrc } from '@node-roce/wire';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -100,6 +101,32 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
       }
     }
   }
+
+  test('SENDs by numbers and by prepared lists, receives by numbers', async () => {
+    const { a, b } = await openPair({ device: { engine }, connect: { pathMtu: 1024 } });
+    const LENGTH = 70;
+    const COUNT = 48;
+    pattern(a.memory, 5);
+    const prepared = a.qp.prepare(
+      Array.from({ length: COUNT / 2 }, (_, i) => ({
+        ...{ opcode: 'SEND', wrId: i, signaled: i === COUNT / 2 - 1 },
+        sgList: [{ mr: a.mr, offset: (COUNT / 2 + i) * LENGTH, length: LENGTH }],
+      })),
+    );
+    // More entries than the queues have: they go around their ends.
+    for (let round = 1; round <= 8; round++) {
+      b.memory.fill(0, 0, COUNT * LENGTH);
+      for (let i = 0; i < COUNT; i++) b.qp.postRecvOf(b.mr, i * LENGTH, LENGTH, i);
+      for (let i = 1; i < COUNT / 2; i++) a.qp.postSendOf(a.mr, (i - 1) * LENGTH, LENGTH);
+      a.qp.postSendOf(a.mr, (COUNT / 2 - 1) * LENGTH, LENGTH, SendFlags.SIGNALED, 1000 + round);
+      prepared.post();
+      for (const wrIdNumber of [1000 + round, COUNT / 2 - 1])
+        expect(await a.cq.next()).toMatchObject({ status: 'SUCCESS', wrIdNumber });
+      for (let wrIdNumber = 0; wrIdNumber < COUNT; wrIdNumber++)
+        expect(await b.cq.next()).toMatchObject({ status: 'SUCCESS', wrIdNumber, byteLen: LENGTH });
+      expect(sha256(b.memory.subarray(0, COUNT * LENGTH))).toBe(sha256(a.memory.subarray(0, COUNT * LENGTH)));
+    }
+  });
 
   test('UC: SEND and WRITE with immediate, READ refused', async () => {
     const { a, b } = await openPair({ device: { engine }, qp: { type: 'UC' }, connect: { pathMtu: 1024 } });

@@ -20,6 +20,7 @@ export {
   type QpType,
   type Recovery,
   RoceError,
+  SendFlags,
   WcFlags,
   WcOpcode,
   type WcOpcodeName,
@@ -61,7 +62,8 @@ export {
 export { incRkey, MemoryWindow } from './memory-window.ts';
 export { NullMemoryRegion } from './null-region.ts';
 export { OPEN_METRICS_TYPE, openMetrics } from './open-metrics.ts';
-export type { AwaitedSend, AwaitedWrite, AwaitOptions } from './posting/awaited.ts';
+export type { AwaitedRequests, AwaitedSend, AwaitedWrite, AwaitOptions } from './posting/awaited.ts';
+export type { PreparedSends } from './posting/prepared.ts';
 export type {
   AnySendWr,
   Datagram,

@@ -18,7 +18,7 @@ import { Ending } from './ending.ts';
 import type { Engine } from './engine/engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
-import type { AccessInit } from './memory-region.ts';
+import type { AccessInit, MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
 import {
   checkAccess,
@@ -29,28 +29,23 @@ import {
   checkQueryMask,
 } from './option-types.ts';
 import { ANY, BOOLEAN, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
-import {
-  AwaitedRequests,
-  type AwaitedSend,
-  type AwaitedWrite,
-  type AwaitOptions,
-} from './posting/awaited.ts';
+import { AwaitedRequests } from './posting/awaited.ts';
 import { PostQueues } from './posting/post-queues.ts';
-import type { FlushInit, MwRange, RecvWr, Remote, SendWr, SgElement } from './posting/send-wr.ts';
+import type { PreparedSends } from './posting/prepared.ts';
+import type { MwRange, RecvWr, SendWr } from './posting/send-wr.ts';
 import { Ends } from './queue-pair-ends.ts';
 import type { CreatedQueuePair, QueuePairInitAttr } from './queue-pair-init.ts';
 import { Life } from './queue-pair-life.ts';
 import { activationSteps, initStep } from './queue-pair-steps.ts';
 import type { Registry } from './registry.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
-import type { WorkCompletion } from './work-completion.ts';
 
 export interface QueuePairParts extends CreatedQueuePair {
   registry: Registry<QueuePair>;
 }
 
 /** A queue pair (`struct ibv_qp`). */
-export class QueuePair implements AsyncDisposable {
+export class QueuePair extends AwaitedRequests implements AsyncDisposable {
   /** QPN, 24 bits, drawn at random; GSI: 1. */
   readonly qpNum: number;
   /** RC, UC, UD, GSI, RAW_PACKET or XRC_INI. */
@@ -68,7 +63,6 @@ export class QueuePair implements AsyncDisposable {
   readonly #ending = new Ending();
   readonly #engine: Engine;
   readonly #queues: PostQueues;
-  readonly #awaited: AwaitedRequests;
   readonly #life: Life;
   readonly #registry: Registry<QueuePair>;
   readonly #datagram: boolean;
@@ -77,6 +71,7 @@ export class QueuePair implements AsyncDisposable {
   readonly #ends: Ends;
 
   constructor(parts: QueuePairParts) {
+    super(parts.find);
     const { created } = parts;
     this.#engine = parts.engine;
     this.qpNum = created.qpn;
@@ -90,7 +85,6 @@ export class QueuePair implements AsyncDisposable {
     this.#datagram = parts.type === 'UD' || parts.type === 'GSI';
     const isReliable = parts.type === 'RC' || parts.type === 'XRC_INI';
     this.#selective = isReliable && created.selective === true;
-    this.#awaited = new AwaitedRequests(this, parts.find);
     this.#life = new Life(this);
     this.#registry = parts.registry;
     this.#registry.add(this.qpNum, this);
@@ -142,79 +136,31 @@ export class QueuePair implements AsyncDisposable {
   }
 
   /**
-   * Posts a SEND (or, with `immData` or `invalidateRkey`, its variant) and resolves with the completion. Bytes that lie in
-   * no region are copied inline, if they are no more than `cap.maxInlineData`.
+   * Posts a SEND of a part of a region, by numbers: as `postSend({ opcode: 'SEND', sgList: [{ mr, offset, length }], … })`, with the
+   * same checks and errors, which name the members of that object. Reads no object of the program but the region, and makes none, unless
+   * the SEND is inline or a number is above 2^31.
    *
-   * Rejects as `postSend`; with ERR_ROCE_COMPLETION, whose `attribute` is the status, if the request fails; with the
-   * signal's reason, which does not recall the request. Completions of awaited requests do not show in `poll`.
+   * For RC, UC and RAW_PACKET: requests of the others need a destination as well.
+   *
+   * @param offset bytes from the start of the region, 0 … 2^53 − 1; default 0
+   * @param length bytes, 0 … 2^32 − 1; default: to the end of the region
+   * @param flags bits of `SendFlags`; default 0, not even a completion on success
+   * @param wrId comes back in the completion: 0 … 2^53 − 1, or a bigint of 64 bits; default 0
    */
-  send(data: SgElement | readonly SgElement[], options: AwaitedSend = {}): Promise<WorkCompletion> {
-    return this.#awaited.send(data, options);
-  }
-
-  /** Posts an RDMA WRITE (with `immData`, RDMA_WRITE_WITH_IMM) and resolves with the completion; as `send`. */
-  write(
-    data: SgElement | readonly SgElement[],
-    remote: Remote,
-    options: AwaitedWrite = {},
-  ): Promise<WorkCompletion> {
-    return this.#awaited.write(data, remote, options);
-  }
-
-  /** Posts an RDMA READ into registered memory and resolves with the completion; as `send`. */
-  read(
-    into: SgElement | readonly SgElement[],
-    remote: Remote,
-    options: AwaitOptions = {},
-  ): Promise<WorkCompletion> {
-    return this.#awaited.read(into, remote, options);
+  postSendOf(mr: MemoryRegion, offset = 0, length?: number, flags = 0, wrId: number | bigint = 0): void {
+    this.#queues.postSendOf(mr, offset, length, flags, wrId);
   }
 
   /**
-   * Adds to a 64-bit word of the peer and resolves with the completion; as `send`.
+   * Checks a list of send requests and writes it down, to be posted any number of times (`PreparedSends.post`), each time as
+   * `postBatch` would post it, `wrId` included. What the requests name is read now alone: inline bytes, and the
+   * keys of regions. Posting looks up nothing, so a region that is registered anew needs a list that is prepared anew.
    *
-   * @param into 8 registered bytes, which receive the value before, in the byte order of this host
+   * Throws EINVAL as `postSend`, in any state of the queue pair, and for BIND_MW, which has another key each time; the error's `index` is that of the
+   * refused request.
    */
-  fetchAdd(
-    into: SgElement,
-    remote: Remote,
-    add: bigint | number,
-    options: AwaitOptions = {},
-  ): Promise<WorkCompletion> {
-    return this.#awaited.atomic({ opcode: 'ATOMIC_FETCH_AND_ADD', compareAdd: add }, into, remote, options);
-  }
-
-  /** Replaces a 64-bit word of the peer by `swap` if it equals `compare`; otherwise as `fetchAdd`. */
-  compareSwap(
-    into: SgElement,
-    remote: Remote,
-    compare: bigint | number,
-    swap: bigint | number,
-    options: AwaitOptions = {},
-  ): Promise<WorkCompletion> {
-    const request = { opcode: 'ATOMIC_CMP_AND_SWP', compareAdd: compare, swap } as const;
-    return this.#awaited.atomic(request, into, remote, options);
-  }
-
-  /**
-   * Posts a FLUSH of the data written to a range of the peer's memory and resolves with the completion, once it is there; as
-   * `send`. The peer's queue pair and region need the right (`flushGlobal`).
-   */
-  flush(remote: Remote, flush: FlushInit, options: AwaitOptions = {}): Promise<WorkCompletion> {
-    return this.#awaited.post(options, { opcode: 'FLUSH', remote, flush });
-  }
-
-  /** Writes 8 bytes to an address of the peer that is divisible by 8, in one piece, and resolves with the completion; as `send`. */
-  atomicWrite(data: SgElement, remote: Remote, options: AwaitOptions = {}): Promise<WorkCompletion> {
-    return this.#awaited.atomicWrite(data, remote, options);
-  }
-
-  /** Posts a receive and resolves with its completion; as `send`. Not with a shared receive queue. */
-  receive(
-    into: SgElement | readonly SgElement[],
-    options: { signal?: AbortSignal } = {},
-  ): Promise<WorkCompletion> {
-    return this.#awaited.receive(into, options);
+  prepare(list: readonly SendWr[]): PreparedSends {
+    return this.#queues.prepare(list);
   }
 
   /**
@@ -243,8 +189,21 @@ export class QueuePair implements AsyncDisposable {
 
   /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET, and with a shared receive queue. */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
-    if (this.srq) throw invalid('qp', 'receives are posted to its shared receive queue', 'srq.postRecv');
+    this.#refuseWithSrq();
     this.#queues.postRecv(wr);
+  }
+
+  /**
+   * Posts a receive into a part of a region, by numbers: as `postRecv({ wrId, sgList: [{ mr, offset, length }] })`, with the same checks and
+   * errors. The arguments are those of `postSendOf`.
+   */
+  postRecvOf(mr: MemoryRegion, offset = 0, length?: number, wrId: number | bigint = 0): void {
+    this.#refuseWithSrq();
+    this.#queues.postRecvOf(mr, offset, length, wrId);
+  }
+
+  #refuseWithSrq(): void {
+    if (this.srq) throw invalid('qp', 'receives are posted to its shared receive queue', 'srq.postRecv');
   }
 
   /**

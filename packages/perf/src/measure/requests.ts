@@ -1,5 +1,5 @@
-/** The work requests of a run, made before it: posting allocates nothing. */
-import type { AddressHandle, MemoryRegion, QueuePair, RecvWr, SendWr } from '@node-roce/verbs-api';
+/** The work requests of a run: sends are made before it, receives posted by numbers, so posting allocates nothing. */
+import type { AddressHandle, MemoryRegion, QueuePair, SendWr } from '@node-roce/verbs-api';
 import type { Key } from '../dialogue/keys.ts';
 import type { Plan } from '../plan.ts';
 import type { Layout } from './layout.ts';
@@ -84,7 +84,11 @@ function request(
 /** Receives for messages of one size. */
 export class ReceiveRequests {
   readonly #sides: readonly Side[];
-  readonly #requests: readonly (readonly RecvWr[])[];
+  readonly #mr: MemoryRegion;
+  /** By queue pair: where the bytes of the first position lie. */
+  readonly #offsets: readonly number[];
+  /** Bytes from one position to the next. */
+  readonly #step: number;
   readonly #positions: number;
   readonly #depth: number;
   /** Of each of them: the message, and the GRH of a datagram. */
@@ -101,13 +105,9 @@ export class ReceiveRequests {
     const length = size + layout.headRoom;
     this.bytes = length;
     this.#positions = plan.measure === 'bw' ? layout.positions(length) : 1;
-    const step = layout.step(length);
-    this.#requests = sides.map((_, index) =>
-      Array.from({ length: this.#positions }, (__, i) => ({
-        wrId: receiveId(index),
-        sgList: [{ mr, offset: layout.receiveOffset(index) + i * step, length }],
-      })),
-    );
+    this.#mr = mr;
+    this.#step = layout.step(length);
+    this.#offsets = sides.map((_, index) => layout.receiveOffset(index));
   }
 
   /** Posts the first receives of all queue pairs. */
@@ -124,6 +124,7 @@ export class ReceiveRequests {
 
   #post(index: number): void {
     const position = this.#posted[index]++ % this.#positions;
-    this.#sides[index].qp.postRecv(this.#requests[index][position]);
+    const offset = this.#offsets[index] + position * this.#step;
+    this.#sides[index].qp.postRecvOf(this.#mr, offset, this.bytes, receiveId(index));
   }
 }

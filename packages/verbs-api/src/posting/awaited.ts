@@ -3,13 +3,8 @@ import type { CompletionQueue } from '../completion-queue.ts';
 import { checkCall } from '../option-types.ts';
 import { BOOLEAN, INTEGER, OBJECT, SIGNAL } from '../options.ts';
 import type { WorkCompletion } from '../work-completion.ts';
-import type { Datagram, RecvWr, Remote, SendWr, SgElement } from './send-wr.ts';
+import type { Datagram, FlushInit, RecvWr, Remote, SendWr, SgElement } from './send-wr.ts';
 import type { FindRegion } from './work-request.ts';
-
-/** An atomic's own part of its work request. */
-export type AtomicOperands =
-  | { opcode: 'ATOMIC_FETCH_AND_ADD'; compareAdd: bigint | number }
-  | { opcode: 'ATOMIC_CMP_AND_SWP'; compareAdd: bigint | number; swap: bigint | number };
 
 /** Options of each awaited request. */
 export interface AwaitOptions {
@@ -44,29 +39,30 @@ const AWAITED_SEND = { ...AWAITED_WRITE, invalidateRkey: INTEGER, solicited: BOO
 const listOf = (data: SgElement | readonly SgElement[]): readonly SgElement[] =>
   Array.isArray(data) ? data : [data as SgElement];
 
-/** The queue pair that they are posted to. */
-interface PostedTo {
-  readonly qpNum: number;
-  readonly sendCq: CompletionQueue;
-  readonly recvCq: CompletionQueue;
-  postSend(wr: SendWr): void;
-  postRecv(wr: RecvWr): void;
-}
-
 /** An operation by its own members, without those of each request. */
 type Operation = { opcode: SendWr['opcode'] } & Record<string, unknown>;
 
-/** Posts requests and waits for them; each rejects as `QueuePair.send`. */
-export class AwaitedRequests {
-  readonly #qp: PostedTo;
+/** The requests of a queue pair that resolve with their completions. */
+export abstract class AwaitedRequests {
+  abstract readonly qpNum: number;
+  abstract readonly sendCq: CompletionQueue;
+  abstract readonly recvCq: CompletionQueue;
+  abstract postSend(wr: SendWr | readonly SendWr[]): void;
+  abstract postRecv(wr: RecvWr | readonly RecvWr[]): void;
   readonly #find: FindRegion;
 
-  constructor(qp: PostedTo, find: FindRegion) {
-    this.#qp = qp;
+  constructor(find: FindRegion) {
     this.#find = find;
   }
 
-  async send(data: SgElement | readonly SgElement[], options: AwaitedSend): Promise<WorkCompletion> {
+  /**
+   * Posts a SEND (or, with `immData` or `invalidateRkey`, its variant) and resolves with the completion. Bytes that lie in
+   * no region are copied inline, if they are no more than `cap.maxInlineData`.
+   *
+   * Rejects as `postSend`; with ERR_ROCE_COMPLETION, whose `attribute` is the status, if the request fails; with the
+   * signal's reason, which does not recall the request. Completions of awaited requests do not show in `poll`.
+   */
+  async send(data: SgElement | readonly SgElement[], options: AwaitedSend = {}): Promise<WorkCompletion> {
     checkCall(options, AWAITED_SEND);
     const { immData, invalidateRkey, ...more } = options;
     if (immData !== undefined)
@@ -76,10 +72,11 @@ export class AwaitedRequests {
     return this.#post(more, { opcode: 'SEND', ...this.#message(data) });
   }
 
+  /** Posts an RDMA WRITE (with `immData`, RDMA_WRITE_WITH_IMM) and resolves with the completion; as `send`. */
   async write(
     data: SgElement | readonly SgElement[],
     remote: Remote,
-    options: AwaitedWrite,
+    options: AwaitedWrite = {},
   ): Promise<WorkCompletion> {
     checkCall(options, AWAITED_WRITE);
     const { immData, ...more } = options;
@@ -88,49 +85,86 @@ export class AwaitedRequests {
     return this.#post(more, { opcode: 'RDMA_WRITE_WITH_IMM', immData, ...message });
   }
 
+  /** Posts an RDMA READ into registered memory and resolves with the completion; as `send`. */
   read(
     into: SgElement | readonly SgElement[],
     remote: Remote,
-    options: AwaitOptions,
+    options: AwaitOptions = {},
   ): Promise<WorkCompletion> {
-    return this.post(options, { opcode: 'RDMA_READ', sgList: listOf(into), remote });
+    return this.#checked(options, { opcode: 'RDMA_READ', sgList: listOf(into), remote });
   }
 
-  atomic(
-    request: AtomicOperands,
+  /**
+   * Adds to a 64-bit word of the peer and resolves with the completion; as `send`.
+   *
+   * @param into 8 registered bytes, which receive the value before, in the byte order of this host
+   */
+  fetchAdd(
     into: SgElement,
     remote: Remote,
-    options: AwaitOptions,
+    add: bigint | number,
+    options: AwaitOptions = {},
   ): Promise<WorkCompletion> {
-    return this.post(options, { ...request, sgList: listOf(into), remote });
+    const operands = { compareAdd: add };
+    return this.#checked(options, {
+      opcode: 'ATOMIC_FETCH_AND_ADD',
+      ...operands,
+      sgList: listOf(into),
+      remote,
+    });
   }
 
-  async atomicWrite(data: SgElement, remote: Remote, options: AwaitOptions): Promise<WorkCompletion> {
+  /** Replaces a 64-bit word of the peer by `swap` if it equals `compare`; otherwise as `fetchAdd`. */
+  compareSwap(
+    into: SgElement,
+    remote: Remote,
+    compare: bigint | number,
+    swap: bigint | number,
+    options: AwaitOptions = {},
+  ): Promise<WorkCompletion> {
+    const operands = { compareAdd: compare, swap };
+    return this.#checked(options, {
+      opcode: 'ATOMIC_CMP_AND_SWP',
+      ...operands,
+      sgList: listOf(into),
+      remote,
+    });
+  }
+
+  /**
+   * Posts a FLUSH of the data written to a range of the peer's memory and resolves with the completion, once it is there; as
+   * `send`. The peer's queue pair and region need the right (`flushGlobal`).
+   */
+  flush(remote: Remote, flush: FlushInit, options: AwaitOptions = {}): Promise<WorkCompletion> {
+    return this.#checked(options, { opcode: 'FLUSH', remote, flush });
+  }
+
+  /** Writes 8 bytes to an address of the peer that is divisible by 8, in one piece, and resolves with the completion; as `send`. */
+  async atomicWrite(data: SgElement, remote: Remote, options: AwaitOptions = {}): Promise<WorkCompletion> {
     checkCall(options, AWAITED);
     return this.#post(options, { opcode: 'ATOMIC_WRITE', ...this.#message(data), remote });
   }
 
+  /** Posts a receive and resolves with its completion; as `send`. Not with a shared receive queue. */
+  async receive(
+    into: SgElement | readonly SgElement[],
+    options: { signal?: AbortSignal } = {},
+  ): Promise<WorkCompletion> {
+    checkCall(options, { signal: SIGNAL });
+    return this.recvCq.observer().post(this.qpNum, options.signal, (wrId) => {
+      this.postRecv({ wrId, sgList: listOf(into) });
+    });
+  }
+
   /** An operation that has no options of its own. */
-  async post(options: AwaitOptions, operation: Operation): Promise<WorkCompletion> {
+  async #checked(options: AwaitOptions, operation: Operation): Promise<WorkCompletion> {
     checkCall(options, AWAITED);
     return this.#post(options, operation);
   }
 
-  async receive(
-    into: SgElement | readonly SgElement[],
-    options: { signal?: AbortSignal },
-  ): Promise<WorkCompletion> {
-    checkCall(options, { signal: SIGNAL });
-    const { qpNum, recvCq } = this.#qp;
-    return recvCq.observer().post(qpNum, options.signal, (wrId) => {
-      this.#qp.postRecv({ wrId, sgList: listOf(into) });
-    });
-  }
-
   #post({ signal, ...more }: AwaitOptions, operation: Operation): Promise<WorkCompletion> {
-    const { qpNum, sendCq } = this.#qp;
-    return sendCq.observer().post(qpNum, signal, (wrId) => {
-      this.#qp.postSend({ ...operation, ...more, wrId, signaled: true } as SendWr);
+    return this.sendCq.observer().post(this.qpNum, signal, (wrId) => {
+      this.postSend({ ...operation, ...more, wrId, signaled: true } as SendWr);
     });
   }
 

@@ -92,3 +92,21 @@ export function writeElement(
   words[w + Sge.LENGTH] = length;
   words[w + Sge.LKEY] = lkey;
 }
+
+/**
+ * An element that is a part of a region: its address in two words. The low word may be more than 32 bits: it carries. Whether the part lies in
+ * the region is the engine's to check.
+ */
+export function writeRegionPart(
+  words: Uint32Array,
+  w: number,
+  high: number,
+  low: number,
+  length: number,
+  lkey: number,
+): void {
+  words[w + Sge.ADDRESS_HIGH] = high + Math.floor(low / TWO_32);
+  words[w + Sge.ADDRESS_LOW] = low;
+  words[w + Sge.LENGTH] = length;
+  words[w + Sge.LKEY] = lkey;
+}

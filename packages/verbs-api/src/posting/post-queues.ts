@@ -11,13 +11,17 @@ import {
   RoceError,
 } from '@node-roce/transport';
 import { closedError, type Engine } from '../engine/engine.ts';
+import type { MemoryRegion } from '../memory-region.ts';
 import type { MemoryWindow } from '../memory-window.ts';
 import { checkCall } from '../option-types.ts';
 import { ANY, BOOLEAN, described } from '../options.ts';
+import { postRecvNumbers, postSendNumbers, recvOf, sendOf } from './by-numbers.ts';
+import { copyEntries, type PreparedEntries, PreparedSends, writeEntries } from './prepared.ts';
 import type { AnySendWr, MwRange, RecvWr, SendWr } from './send-wr.ts';
 import {
   checkRoom,
   type FindRegion,
+  fullError,
   nestedPost,
   postReceives,
   writeBindRequest,
@@ -49,6 +53,8 @@ export class PostQueues {
   readonly #isDatagram: boolean;
   readonly #isXrc: boolean;
   readonly #hasReceives: boolean;
+  /** Its SENDs need no more than a part of a region: no destination, no SRQ of the peer. */
+  readonly #isPlain: boolean;
   #sq: Ring;
   #rq: Ring;
   #cap: Readonly<QpCap>;
@@ -65,6 +71,7 @@ export class PostQueues {
     this.#isDatagram = type === 'UD' || type === 'GSI';
     this.#isXrc = type === 'XRC_INI';
     this.#hasReceives = srq === undefined && !this.#isXrc;
+    this.#isPlain = !this.#isDatagram && !this.#isXrc;
     this.#sq = Ring.of(created.sendQueue);
     this.#rq = Ring.of(created.recvQueue);
     this.#cap = this.#limits = created.cap;
@@ -92,13 +99,30 @@ export class PostQueues {
     return this.#sending || this.#receiving;
   }
 
+  /** Whether it takes requests now. */
+  #takesSends(ring: Ring): boolean {
+    return !this.destroyed && !this.#engine.closed && !this.#sending && ring.state >= QpStateCode.RTS;
+  }
+
+  #takesReceives(ring: Ring): boolean {
+    return !this.destroyed && !this.#engine.closed && !this.#receiving && ring.state !== QpStateCode.RESET;
+  }
+
   /** The send queue, to write requests into; has to be left with `#sending = false`. */
   #enter(call: string): Ring {
-    const ring = this.#sq;
-    if (this.destroyed || this.#engine.closed || this.#sending || ring.state < QpStateCode.RTS)
-      throw this.#wrongState(call, this.#sending ? SENDS : undefined, 'RTS, SQD, SQE or ERR');
+    const ring = this.#checkedSends(call);
     this.#sending = true;
     return ring;
+  }
+
+  #checkedSends(call: string): Ring {
+    const ring = this.#sq;
+    if (this.#takesSends(ring)) return ring;
+    throw this.#wrongState(call, this.#sending ? SENDS : undefined, 'RTS, SQD, SQE or ERR');
+  }
+
+  #wakeSends(ring: Ring): void {
+    if (ring.wakes()) this.#engine.ring(this.#qpNum, false);
   }
 
   /** As `QueuePair.postSend`. */
@@ -114,6 +138,63 @@ export class PostQueues {
     } finally {
       this.#sending = false;
     }
+  }
+
+  /** As `QueuePair.postSendOf`. */
+  postSendOf(
+    mr: MemoryRegion,
+    offset: number,
+    length: number | undefined,
+    flags: number,
+    wrId: number | bigint,
+  ): void {
+    const ring = this.#sq;
+    const { maxSendWr, maxSendSge } = this.#limits;
+    if (
+      this.#isPlain &&
+      maxSendSge > 0 &&
+      this.#takesSends(ring) &&
+      postSendNumbers(ring, mr, offset, length, flags, wrId, maxSendWr)
+    )
+      this.#wakeSends(ring);
+    else this.postSend(sendOf(mr, offset, length, flags, wrId));
+  }
+
+  /** As `QueuePair.prepare`. */
+  prepare(list: readonly SendWr[]): PreparedSends {
+    if (this.#engine.closed || this.destroyed) this.#checkedSends('send');
+    if (!Array.isArray(list)) throw invalid('list', described(list), 'a list of send requests');
+    const limits = this.#limits;
+    const count = list.length;
+    const entries = writeEntries(count, this.#sq.stride, (ring, i) => {
+      try {
+        const wr = list[i];
+        if (wr?.opcode === 'BIND_MW')
+          throw invalid('opcode', 'BIND_MW gives its window another key each time', 'postSend');
+        this.#writeTo(ring, i, wr);
+      } catch (error) {
+        throw Object.assign(error as Error, { index: i });
+      }
+    });
+    return new PreparedSends(count, () => this.#postPrepared(entries, limits));
+  }
+
+  #postPrepared(entries: PreparedEntries, limits: Readonly<QpCap>): void {
+    const ring = this.#checkedSends('send');
+    if (this.#limits !== limits)
+      throw new RoceError(
+        'ERR_ROCE_WRONG_STATE',
+        `the queues of QP ${this.#qpNum} were resized after the list was prepared`,
+        { errno: 'EINVAL', attribute: 'cap', expected: 'a list that is prepared again' },
+      );
+    const { count } = entries;
+    const first = ring.producer;
+    if (count > 0 && !ring.hasRoom((first + count - 1) | 0, limits.maxSendWr)) {
+      const index = Math.max(0, limits.maxSendWr - ring.used);
+      throw Object.assign(fullError(limits.maxSendWr, SENDS, this.#qpNum), { index });
+    }
+    copyEntries(ring, first, entries);
+    this.#publish(ring, first, count);
   }
 
   /** Requests before a bad one are posted. */
@@ -180,8 +261,12 @@ export class PostQueues {
   }
 
   #write(ring: Ring, index: number, wr: SendWr): void {
-    const { maxSendWr, maxSendSge, maxInlineData } = this.#limits;
-    checkRoom(ring, index, maxSendWr, SENDS, this.#qpNum);
+    checkRoom(ring, index, this.#limits.maxSendWr, SENDS, this.#qpNum);
+    this.#writeTo(ring, index, wr);
+  }
+
+  #writeTo(ring: Ring, index: number, wr: SendWr): void {
+    const { maxSendSge, maxInlineData } = this.#limits;
     const any = wr as AnySendWr;
     if (!this.#isXrc) {
       writeSend(ring, index, any, maxSendSge, maxInlineData, this.#find, this.#isDatagram);
@@ -195,14 +280,14 @@ export class PostQueues {
   #publish(ring: Ring, first: number, count: number): void {
     if (count === 0) return;
     ring.publish((first + count) | 0);
-    if (ring.wakes()) this.#engine.ring(this.#qpNum, false);
+    this.#wakeSends(ring);
   }
 
   /** As `QueuePair.postRecv`, of a queue pair with a receive queue of its own. */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
     if (this.#isXrc) throw invalid('qp', 'an XRC_INI queue pair receives nothing', 'the SRQ of a domain');
     const ring = this.#rq;
-    if (this.destroyed || this.#engine.closed || this.#receiving || ring.state === QpStateCode.RESET)
+    if (!this.#takesReceives(ring))
       throw this.#wrongState('receive', this.#receiving ? RECEIVES : undefined, 'any state but RESET');
     this.#receiving = true;
     const first = ring.producer;
@@ -213,6 +298,19 @@ export class PostQueues {
       this.#receiving = false;
       if (ring.producer !== first && ring.wakes()) this.#engine.ring(this.#qpNum, true);
     }
+  }
+
+  /** As `QueuePair.postRecvOf`, of a queue pair with a receive queue of its own. */
+  postRecvOf(mr: MemoryRegion, offset: number, length: number | undefined, wrId: number | bigint): void {
+    const ring = this.#rq;
+    const { maxRecvWr, maxRecvSge } = this.#limits;
+    if (
+      !this.#isXrc &&
+      this.#takesReceives(ring) &&
+      postRecvNumbers(ring, mr, offset, length, wrId, maxRecvWr, maxRecvSge)
+    ) {
+      if (ring.wakes()) this.#engine.ring(this.#qpNum, true);
+    } else this.postRecv(recvOf(mr, offset, length, wrId));
   }
 
   /** @param nested the queue that a request is being written to */

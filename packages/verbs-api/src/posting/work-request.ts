@@ -10,7 +10,6 @@ import {
   SendFlags,
   SendWqe,
   SGE_WORDS,
-  Sge,
   type SrqOp,
   WR_OPCODES,
   WrOpcode,
@@ -29,6 +28,7 @@ import {
   writeInlineBytes,
   writeOperation,
   writeReceive,
+  writeRegionPart,
 } from './entries.ts';
 import type {
   AnySendWr,
@@ -102,12 +102,7 @@ function writeList(
         throw invalidElement(i, '.length', length, '0 … 2^32 − 1');
       }
     }
-    // The sum may carry into the high word; whether it lies in the region is the engine's to check.
-    const low = mr.startLow + offset;
-    words[w + Sge.ADDRESS_HIGH] = mr.startHigh + Math.floor(low / TWO_32);
-    words[w + Sge.ADDRESS_LOW] = low;
-    words[w + Sge.LENGTH] = length;
-    words[w + Sge.LKEY] = mr.lkey;
+    writeRegionPart(words, w, mr.startHigh, mr.startLow + offset, length, mr.lkey);
     total += length;
   }
   if (total > 0xffff_ffff) throw invalid('sgList', `${total} bytes`, '2^31 at most');
@@ -398,8 +393,12 @@ export function postReceives(
 
 /** ENOMEM where the queue, of this kind and number, has no room for the entry. */
 export function checkRoom(ring: Ring, index: number, capacity: number, queue: string, number: number): void {
-  if (ring.hasRoom(index, capacity)) return;
-  throw new RoceError('ERR_ROCE_QUEUE_FULL', `the ${queue} ${number} holds ${capacity} requests`, {
+  if (!ring.hasRoom(index, capacity)) throw fullError(capacity, queue, number);
+}
+
+/** The error of a queue without room. */
+export function fullError(capacity: number, queue: string, number: number): RoceError {
+  return new RoceError('ERR_ROCE_QUEUE_FULL', `the ${queue} ${number} holds ${capacity} requests`, {
     errno: 'ENOMEM',
   });
 }

@@ -1,0 +1,107 @@
+/**
+ * Requests of one part of a region, posted by numbers: no object is read or made. Whatever is unusual, or wrong, is left to the object
+ * form, so that both forms accept the same and throw the same errors.
+ */
+import { invalid, RecvWqe, type Ring, SendFlags, SendWqe, WrOpcode } from '@node-roce/transport';
+import { MemoryRegion } from '../memory-region.ts';
+import { described } from '../options.ts';
+import { writeExtent, writeOperation, writeReceive, writeRegionPart } from './entries.ts';
+import type { RecvWr, SendWrSend } from './send-wr.ts';
+
+const ALL_FLAGS = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE;
+/** Inline bytes are copied by the object form. */
+const PLAIN_FLAGS = ALL_FLAGS & ~SendFlags.INLINE;
+
+/** Whether these are a region and numbers of 31 bits, as nearly all are: V8 compares those without a conversion. */
+function isPlain(mr: unknown, offset: number, length: number | undefined): mr is MemoryRegion {
+  return mr instanceof MemoryRegion && isSmall(offset) && isSmall(length);
+}
+
+function isSmall(value: number | undefined): value is number {
+  return typeof value === 'number' && (value | 0) === value && value >= 0;
+}
+
+function areBitsOf(all: number, flags: number): boolean {
+  return typeof flags === 'number' && (flags & all) === flags;
+}
+
+/**
+ * Posts a SEND to a queue that takes one.
+ *
+ * @param capacity requests that the queue holds
+ * @returns false where the object form has to decide; then nothing was posted
+ */
+export function postSendNumbers(
+  ring: Ring,
+  mr: unknown,
+  offset: number,
+  length: number | undefined,
+  flags: number,
+  wrId: number | bigint,
+  capacity: number,
+): boolean {
+  if (!isPlain(mr, offset, length) || !areBitsOf(PLAIN_FLAGS, flags)) return false;
+  // Before the place in the queue is taken: a program's proxy of a region may post, too.
+  const { startHigh, startLow, lkey } = mr;
+  const index = ring.producer;
+  if (!ring.hasRoom(index, capacity)) return false;
+  const { words } = ring;
+  const w = ring.wordOf(index);
+  writeOperation(words, w, WrOpcode.SEND, flags, wrId ?? 0);
+  writeExtent(words, w, 1, length as number);
+  writeRegionPart(words, w + SendWqe.SGE, startHigh, startLow + offset, length as number, lkey);
+  ring.publish((index + 1) | 0);
+  return true;
+}
+
+/** The same request for the object form; throws EINVAL for flags that are none. */
+export function sendOf(
+  mr: MemoryRegion,
+  offset: number,
+  length: number | undefined,
+  flags: number,
+  wrId: number | bigint,
+): SendWrSend {
+  if (!areBitsOf(ALL_FLAGS, flags)) throw invalid('flags', described(flags), 'bits of SendFlags');
+  return {
+    opcode: 'SEND',
+    wrId,
+    fence: (flags & SendFlags.FENCE) !== 0,
+    signaled: (flags & SendFlags.SIGNALED) !== 0,
+    solicited: (flags & SendFlags.SOLICITED) !== 0,
+    inline: (flags & SendFlags.INLINE) !== 0,
+    sgList: [{ mr, offset, length }],
+  };
+}
+
+/** As `postSendNumbers`, of a receive. @param maxSge elements that a receive of the queue may have */
+export function postRecvNumbers(
+  ring: Ring,
+  mr: unknown,
+  offset: number,
+  length: number | undefined,
+  wrId: number | bigint,
+  capacity: number,
+  maxSge: number,
+): boolean {
+  if (!isPlain(mr, offset, length) || maxSge === 0) return false;
+  const { startHigh, startLow, lkey } = mr;
+  const index = ring.producer;
+  if (!ring.hasRoom(index, capacity)) return false;
+  const { words } = ring;
+  const w = ring.wordOf(index);
+  writeReceive(words, w, wrId ?? 0, 1, length as number);
+  writeRegionPart(words, w + RecvWqe.SGE, startHigh, startLow + offset, length as number, lkey);
+  ring.publish((index + 1) | 0);
+  return true;
+}
+
+/** The same request for the object form. */
+export function recvOf(
+  mr: MemoryRegion,
+  offset: number,
+  length: number | undefined,
+  wrId: number | bigint,
+): RecvWr {
+  return { wrId, sgList: [{ mr, offset, length }] };
+}
