@@ -1,14 +1,21 @@
 /** The rows of `--cpu`: a plan of sides/one-thread.mjs or of its `Many`, and the work of the C program that is compared with it. */
 const MIB = 1024 * 1024;
 
-const stream = (operation, size, window, batch) => ({
+/**
+ * @param posting `objects`: lists of requests; `numbers`: `postSendOf` and `postRecvOf`; `prepared`: lists of `qp.prepare`, receives by
+ * numbers; `made`: an object that is made for each
+ */
+const stream = (operation, size, window, batch, posting = 'objects') => ({
   kind: 'streams',
-  plan: { operation, size, window, batch },
+  plan: { operation, size, window, batch, posting },
   c: { mode: 'stream', length: Math.min(size, 4096), packets: Math.max(1, size / 4096) },
 });
 
 export const ROWS = [
   { name: 'SEND 64 B', ...stream('SEND', 64, 256, 16) },
+  { name: 'SEND 64 B, by numbers', ...stream('SEND', 64, 256, 16, 'numbers') },
+  { name: 'SEND 64 B, prepared', ...stream('SEND', 64, 256, 16, 'prepared') },
+  { name: 'SEND 64 B, objects made for each', ...stream('SEND', 64, 256, 16, 'made') },
   { name: 'SEND 4 KiB', ...stream('SEND', 4096, 256, 16) },
   { name: 'WRITE 1 MiB', ...stream('WRITE', MIB, 4, 1) },
   { name: 'READ 1 MiB', ...stream('READ', MIB, 4, 1) },

@@ -5,6 +5,8 @@ const ACCESS = { localWrite: true, remoteWrite: true, remoteRead: true };
 /** Receives that are posted at once, and that stand ready. */
 const RECEIVES = 64;
 const READY = 1024;
+/** `SendFlags.SIGNALED`: builds from before the methods that take it have no such export. */
+const SIGNALED = 2;
 /** One answer in so many is signaled. */
 const EVERY = 64;
 
@@ -40,12 +42,16 @@ function spentBy(body, count) {
   return ((user + system) * 1000) / count;
 }
 
-/** Messages of one kind, `window` of them outstanding, posted by lists of `batch`, of which the last is signaled. */
+/**
+ * Messages of one kind, `window` of them outstanding, posted by lists of `batch`, of which the last is signaled; or SENDs by numbers, a call for
+ * each, by prepared lists, or by an object that is made for each.
+ */
 export class Streams {
   #a;
   #b;
   #plan;
   #requests;
+  #prepared;
   #receives;
   #completions = Array.from({ length: 128 }, () => new WorkCompletion());
   #posted = 0;
@@ -53,7 +59,7 @@ export class Streams {
   #received = 0;
   #ready = 0;
 
-  static async open({ operation, size, window, batch, port }) {
+  static async open({ operation, size, window, batch, posting = 'objects', port }) {
     const streams = new Streams();
     const reads = operation === 'READ';
     const options = { bytes: size, fillLeft: reads ? 0 : 7, fillRight: reads ? 7 : 0 };
@@ -61,7 +67,9 @@ export class Streams {
     [streams.#a, streams.#b] = await pair(port, { ...options, cap });
     const { mr } = streams.#a;
     const remote = streams.#b.mr.remote();
-    streams.#plan = { operation, size, window, batch };
+    streams.#plan = { operation, size, window, batch, posting };
+    if (/numbers|prepared/.test(posting) && streams.#a.qp.postSendOf === undefined)
+      throw new Error('no posting by numbers');
     const sgList = [{ mr, offset: 0, length: size }];
     streams.#requests = Array.from({ length: batch }, (_, i) => {
       const signaled = i === batch - 1;
@@ -70,17 +78,35 @@ export class Streams {
     });
     const into = [{ mr: streams.#b.mr, offset: 0, length: size }];
     streams.#receives = Array.from({ length: RECEIVES }, () => ({ sgList: into }));
+    if (posting === 'prepared') streams.#prepared = streams.#a.qp.prepare(streams.#requests);
     return streams;
   }
 
   #post() {
-    this.#a.qp.postSend(this.#requests);
-    this.#posted += this.#plan.batch;
+    const { qp, mr } = this.#a;
+    const { batch, posting, size } = this.#plan;
+    if (posting === 'objects') qp.postSend(this.#requests);
+    else if (posting === 'prepared') this.#prepared.post();
+    else if (posting === 'made')
+      for (let i = 1; i <= batch; i++) {
+        const sgList = [{ mr, offset: 0, length: size }];
+        qp.postSend({ opcode: 'SEND', signaled: i === batch, sgList });
+      }
+    else {
+      for (let i = 1; i < batch; i++) qp.postSendOf(mr, 0, size);
+      qp.postSendOf(mr, 0, size, SIGNALED);
+    }
+    this.#posted += batch;
   }
 
   #postReceives() {
     while (this.#ready <= READY - RECEIVES) {
-      this.#b.qp.postRecv(this.#receives);
+      const { qp, mr } = this.#b;
+      const { posting, size } = this.#plan;
+      if (posting === 'objects') qp.postRecv(this.#receives);
+      else if (posting === 'made')
+        for (let i = 0; i < RECEIVES; i++) qp.postRecv({ sgList: [{ mr, offset: 0, length: size }] });
+      else for (let i = 0; i < RECEIVES; i++) qp.postRecvOf(mr, 0, size);
       this.#ready += RECEIVES;
     }
   }
