@@ -246,10 +246,10 @@ export class Memory {
     return mr;
   }
 
-  /** The region or window that a key opens to a peer, whichever PD it belongs to. */
+  /** The region or window that a key opens to a peer, whichever PD it belongs to. The key's bits may be a signed number. */
   byRkey(key: number): MemoryRegion | undefined {
     const mr = this.#byIndex.get(key >>> 8);
-    return mr && mr.key === key && !mr.isNull ? mr : undefined;
+    return mr && mr.key === key >>> 0 && !mr.isNull ? mr : undefined;
   }
 
   // ---------------------------------------------------------- memory windows

@@ -1,5 +1,5 @@
 /**
- * Big-endian fields of a byte array. Every result is a non-negative number; the callers have checked
+ * Big-endian fields of a byte array. Every result but that of `i32` is a non-negative number; the callers have checked
  * that the bytes are there (a missing byte reads as 0, it never throws).
  */
 
@@ -19,6 +19,11 @@ export function u24(b: Uint8Array, o: number): number {
 /** A 32-bit field. */
 export function u32(b: Uint8Array, o: number): number {
   return ((b[o] << 24) | (b[o + 1] << 16) | (b[o + 2] << 8) | b[o + 3]) >>> 0;
+}
+
+/** The same bits as a signed number: V8 makes an object of a number above 2^31 that a function returns, unless it inlines the call. */
+export function i32(b: Uint8Array, o: number): number {
+  return (b[o] << 24) | (b[o + 1] << 16) | (b[o + 2] << 8) | b[o + 3];
 }
 
 /** Formats a 64-bit field: the hot path reads two words. */

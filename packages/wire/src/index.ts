@@ -136,8 +136,11 @@ export {
   type RethValue,
   rethLength,
   rethRkey,
+  rethRkeyBits,
   rethVaHigh,
+  rethVaHighBits,
   rethVaLow,
+  rethVaLowBits,
   writeReth,
 } from './headers/reth.ts';
 export {

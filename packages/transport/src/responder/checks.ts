@@ -14,8 +14,11 @@ import {
   psnDiff,
   rethLength,
   rethRkey,
+  rethRkeyBits,
   rethVaHigh,
+  rethVaHighBits,
   rethVaLow,
+  rethVaLowBits,
 } from '@node-roce/wire';
 import { Access, FlushLevel, FlushType, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
@@ -232,14 +235,14 @@ export function findRange(
     target.clear();
     return true;
   }
-  const key = rethRkey(slab, reth);
+  const key = rethRkeyBits(slab, reth);
   return target.find(
     context.memory,
     owner,
     access,
     key,
-    rethVaHigh(slab, reth),
-    rethVaLow(slab, reth),
+    rethVaHighBits(slab, reth),
+    rethVaLowBits(slab, reth),
     length,
   );
 }

@@ -40,7 +40,7 @@ export class RemoteTarget {
     this.#offset = 0;
   }
 
-  /** Looks up `length` bytes from an address; false if key, protection domain, right or range forbid it. */
+  /** Looks up `length` bytes from an address; false if key, protection domain, right or range forbid it. Key and words may be signed. */
   find(
     memory: Memory,
     owner: Owner,

@@ -1,5 +1,5 @@
 /** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): the remote memory of a WRITE or READ, and its length. */
-import { checked, checked64, highWord, lowWord, setU32, u32, wide } from '../bytes.ts';
+import { checked, checked64, highWord, i32, lowWord, setU32, u32, wide } from '../bytes.ts';
 
 export const RETH_BYTES = 16;
 
@@ -8,6 +8,10 @@ export const rethVaHigh = (b: Uint8Array, o: number): number => u32(b, o);
 /** Low word of the virtual address. */
 export const rethVaLow = (b: Uint8Array, o: number): number => u32(b, o + 4);
 export const rethRkey = (b: Uint8Array, o: number): number => u32(b, o + 8);
+/** The same fields with their bits as signed numbers, for the hot path (`i32`). */
+export const rethVaHighBits = (b: Uint8Array, o: number): number => i32(b, o);
+export const rethVaLowBits = (b: Uint8Array, o: number): number => i32(b, o + 4);
+export const rethRkeyBits = (b: Uint8Array, o: number): number => i32(b, o + 8);
 /** DMA length: bytes of the whole message, 0 … 2^31 by the rules. */
 export const rethLength = (b: Uint8Array, o: number): number => u32(b, o + 12);
 
