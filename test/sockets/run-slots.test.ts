@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Link, openSocketLink, TracerLink } from '@node-roce/link';
+import { RX_SLOT_WORDS, Rx } from '@node-roce/transport';
 import { type Device, openDevice, type PacketInfo, type SendWr } from '@node-roce/verbs-api';
 import { createRandom } from '@node-roce/wire';
 import { afterEach, expect, test } from 'vitest';
@@ -49,7 +50,19 @@ async function transfer(a: Side, b: Side, requests: SendWr[], receives: number):
 
 const counts = ({ link }: Side) => link.stats();
 const openLink = (address: string, options = {}) =>
-  openSocketLink('udp', { address, port: ownPort, ...options });
+  openSocketLink('udp', { address, port: ownPort, runs: true, ...options });
+
+/** The longest run of packets that a link receives from now on. */
+function longestRun(link: Link): () => number {
+  const receive = link.receive.bind(link);
+  let longest = 0;
+  link.receive = (batch, time) => {
+    const count = receive(batch, time);
+    for (let i = 0; i < count; i++) longest = Math.max(longest, batch.slots[i * RX_SLOT_WORDS + Rx.RUN]);
+    return count;
+  };
+  return () => longest;
+}
 
 /** SENDs of one packet, and WRITEs, READs and SENDs of many, whose data is compared. */
 async function exchange(links: [Link, Link], pathMtu: number): Promise<{ a: Side; b: Side }> {
@@ -83,10 +96,22 @@ async function exchange(links: [Link, Link], pathMtu: number): Promise<{ a: Side
 }
 
 test.each([256, 1024, 4096])('data in run slots arrives as it was sent: path MTU %i', async (mtu) => {
-  const { a, b } = await exchange([await openLink(host(1)), await openLink(host(2))], mtu);
+  const links: [Link, Link] = [await openLink(host(1)), await openLink(host(2))];
+  const longest = links.map(longestRun);
+  const { a, b } = await exchange(links, mtu);
   // Requests of the one, and READ responses of the other.
   expect(counts(a).runSlots).toBeGreaterThan(10);
   expect(counts(b).runSlots).toBeGreaterThan(0);
+  for (const run of longest) expect(run()).toBeGreaterThan(1);
+});
+
+test('where runs are switched off, packets that arrive in one datagram are in none', async () => {
+  const links: [Link, Link] = [await openLink(host(1)), await openLink(host(2), { runs: false })];
+  const longest = longestRun(links[1]);
+  const { a, b } = await exchange(links, 1024);
+  expect(counts(a).runSlots).toBeGreaterThan(10);
+  expect([longest(), counts(b).runSlots]).toEqual([1, 0]);
+  expect(counts(b).groRuns).toBeGreaterThan(0);
 });
 
 test.each([

@@ -209,6 +209,17 @@ export const LONG = [
     env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000 },
   },
   {
+    name: 'hostile-runs',
+    set: 'security',
+    minutes: 60,
+    // The steps before play links with runs of packets; here each packet is sent and received by itself.
+    command: [
+      'npx vitest run test/hostile/packets test/hostile/insider test/hostile/link test/hostile/redmark test/hostile/program',
+      'npx vitest run test/sockets/loopback test/sockets/lossless-loopback test/sockets/services test/sockets/queue-pair-resize',
+    ].join(' && '),
+    env: { ROCE_LINK_RUNS: 'off', ROCE_HOSTILE_PACKETS: 200_000 },
+  },
+  {
     name: 'decoders',
     set: 'security',
     minutes: 40,

@@ -3,7 +3,7 @@
  * or one for a list of addresses.
  */
 import { features, Port, type Socket } from '@node-roce/dgram-native';
-import type { RxBatch } from '@node-roce/transport';
+import { RX_SLOT_WORDS, Rx, type RxBatch } from '@node-roce/transport';
 import { gidFromText, gidToText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { explainDescriptors } from './descriptors.ts';
 import { activeMtuOf } from './interfaces.ts';
@@ -25,7 +25,7 @@ export interface UdpLinkOptions extends PortLinkOptions {
   zeroChecksum?: boolean;
   /** Runs of packets as one super-packet, out (GSO) and in (GRO). Default true. */
   offload?: boolean;
-  /** Packets that differ in their PSNs alone in one slot, where `offload` sends them as one message. Without, for tests. Default true. */
+  /** Packets that differ in their PSNs alone in one slot, where `offload` sends them as one message, and taken at once where they arrive in one. Without, for tests. Default true. */
   runs?: boolean;
   /** Sentences to put in front of the link's own `limitations`. */
   limitations?: readonly string[];
@@ -33,6 +33,9 @@ export interface UdpLinkOptions extends PortLinkOptions {
 
 /** Source ports of an address: flows that ECMP and RSS may spread. */
 const TRANSMIT_SOCKETS = 16;
+
+/** ROCE_LINK_RUNS=off, for tests: links without the option are without runs. */
+const RUNS = process.env.ROCE_LINK_RUNS !== 'off';
 
 const SHARED_LIMITATION =
   'The address is shared: addresses that the interface gets later are not served, and no program of another user can join.';
@@ -44,6 +47,8 @@ export class UdpLink extends PortLink<Port> {
   readonly receiveBuffer: number;
   readonly sharing: Sharing | undefined;
   readonly takesRuns: boolean;
+  /** Runs are switched off: packets that arrive are in none, either. */
+  readonly #endsRuns: boolean;
   readonly #sockets: Socket[] = [];
   readonly #limitations: readonly string[];
 
@@ -74,7 +79,7 @@ export class UdpLink extends PortLink<Port> {
       receiveBuffer = DEFAULT_RECEIVE_BUFFER,
       offload = true,
       zeroChecksum = false,
-      runs = true,
+      runs = RUNS,
     } = options;
     const { nic, addresses } = chooseAddresses(options);
     super(options, nic, { receiveBuffer, gro: offload }, (common) => {
@@ -89,6 +94,7 @@ export class UdpLink extends PortLink<Port> {
     this.activeMtu = activeMtuOf(nic);
     // Without GSO each packet is a message of its own, and a slot is little compared with that.
     this.takesRuns = runs && offload && !zeroChecksum && features().gso;
+    this.#endsRuns = !runs;
     this.#limitations = options.limitations ?? [];
     try {
       for (const [i, address] of addresses.entries()) {
@@ -145,6 +151,7 @@ export class UdpLink extends PortLink<Port> {
 
   override receive(batch: RxBatch, time?: Float64Array): number {
     super.receive(batch, time);
+    if (this.#endsRuns) for (let i = 0; i < batch.count; i++) batch.slots[i * RX_SLOT_WORDS + Rx.RUN] = 1;
     this.sharing?.exchange(batch);
     return batch.count;
   }

@@ -10,10 +10,12 @@ import {
   Access,
   type MrCreated,
   markRuns,
+  RecvWqe,
   Ring,
   RX_SLOT_WORDS,
   Rx,
   type RxBatch,
+  Sge,
   setReach,
 } from './index.ts';
 import { ReceiveQueue } from './qp/receive-queue.ts';
@@ -445,6 +447,49 @@ function fourSends() {
     out: () => hand.out().map(inShort),
   };
 }
+
+test('receives that their program rewrites while a run is taken: each word is read once, and what is read is checked', () => {
+  const COUNT = 20;
+  const hand = newHand(true);
+  const { side } = hand;
+  const bytes = new Uint8Array(COUNT * PLACE);
+  const mr = side.register(bytes.buffer);
+  for (let i = 0; i < COUNT; i++) side.postRecv(i, [{ mr, offset: i * PLACE, length: PLACE }]);
+  const packets = KINDS['SENDs of one packet'].packets({ hand, seen: () => [] }, COUNT);
+  const taken = countRuns();
+  const { words } = side.rq;
+  const second = side.rq.wordOf(1);
+  const reads = new Map<number, number>();
+  // A word has another value as soon as it was read: a length, an address or a key that would not pass.
+  const hostile = new Proxy(words, {
+    get(target, name) {
+      const index = typeof name === 'string' ? Number(name) : Number.NaN;
+      if (!(index >= second)) return Reflect.get(target, name, target);
+      const count = reads.get(index) ?? 0;
+      reads.set(index, count + 1);
+      return count === 0 ? target[index] : 0xffff_fff0;
+    },
+  });
+  const real = Object.getOwnPropertyDescriptor(Ring.prototype, 'words')!.get!;
+  vi.spyOn(Ring.prototype, 'words', 'get').mockImplementation(function (this: Ring) {
+    return words.buffer === this.buffer ? hostile : real.call(this);
+  });
+  hand.put(...packets);
+  vi.restoreAllMocks();
+  expect(taken.sends).toBe(COUNT);
+  for (let i = 1; i < COUNT; i++) {
+    const w = side.rq.wordOf(i);
+    const element = w + RecvWqe.SGE;
+    const once = [w + RecvWqe.SGE_COUNT, w + RecvWqe.WR_ID_LOW, element + Sge.LENGTH, element + Sge.LKEY];
+    for (const word of [...once, element + Sge.ADDRESS_HIGH, element + Sge.ADDRESS_LOW])
+      expect(reads.get(word), `word ${word - w} of receive ${i}`).toBe(1);
+  }
+  const done = side.poll().map(({ wrId, status, byteLen }) => [wrId, status, byteLen]);
+  expect(done).toEqual(Array.from({ length: COUNT }, (_, i) => [i, 'SUCCESS', SHORT]));
+  const expected = new Uint8Array(COUNT * PLACE);
+  for (let i = 0; i < COUNT; i++) expected.set(bytesOf(SHORT, i), i * PLACE);
+  expect(Buffer.compare(bytes, expected)).toBe(0);
+});
 
 test('a run is taken by its mark: what is checked once is not looked at again', () => {
   const { rx, receive, completed, out } = fourSends();
