@@ -31,7 +31,7 @@ function run(
   keepEarly: KeepEarly,
   attack: Attack,
   look: Look,
-): { packets: number; delivered: Delivered } {
+): { packets: number; runArrivals: number; delivered: Delivered } {
   const kind = seed % 2 === 1 ? 'clean' : NETWORKS[(seed / 2) % NETWORKS.length];
   const sieges: Siege[] = [];
   const prepare: ServicesRun['prepare'] = (devices, network) => {
@@ -52,7 +52,12 @@ function run(
     expect(markerIn(whole), what).toBe(-1);
     look(siege, kind);
   }
-  return { packets: sieges[0].packets + sieges[1].packets, delivered };
+  const sum = (of: (siege: Siege) => number) => of(sieges[0]) + of(sieges[1]);
+  return {
+    packets: sum((siege) => siege.packets),
+    runArrivals: sum(({ device }) => device.runArrivals),
+    delivered,
+  };
 }
 
 /** Runs seed after seed until so many hostile packets have been received. */
@@ -60,9 +65,11 @@ async function besiege(keepEarly: KeepEarly, attack: Attack, look: Look): Promis
   const quarters = new Quarters(PACKETS);
   const delivered: Delivered = { RC: 0, UC: 0, UD: 0 };
   let packets = 0;
+  let runArrivals = 0;
   for (let seed = 1; packets < PACKETS; seed++) {
     const outcome = run(seed, keepEarly, attack, look);
     packets += outcome.packets;
+    runArrivals += outcome.runArrivals;
     for (const service of ['RC', 'UC', 'UD'] as const) delivered[service] += outcome.delivered[service];
     await quarters.at(packets);
     // In a long run the runner wants to hear from this thread.
@@ -70,9 +77,12 @@ async function besiege(keepEarly: KeepEarly, attack: Attack, look: Look): Promis
   }
   expect(Math.min(delivered.RC, delivered.UC, delivered.UD)).toBeGreaterThan(PACKETS / 2000);
   expect(quarters.growth).toBeLessThan(2 * 2 ** 20);
+  // Every second seed is without runs.
+  if (process.env.ROCE_SIM_RUNS === 'off') expect(runArrivals).toBe(0);
+  else expect(runArrivals).toBeGreaterThan(PACKETS / 1000);
   if (process.env.ROCE_HOSTILE_PACKETS) {
     console.log(
-      `${packets} hostile packets; delivered ${JSON.stringify(delivered)}; bytes held ${quarters.samples}`,
+      `${packets} hostile packets; delivered ${JSON.stringify(delivered)}; ${runArrivals} real packets in runs; bytes held ${quarters.samples}`,
     );
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Stands before a simulated device and puts hostile packets among those that the network brings: each real packet comes
- * right behind some that were made from it.
+ * Stands before a simulated device and puts hostile packets among those that the network brings: real packets come one by one, each
+ * right behind some that were made from it, or together, with a bad one in the middle.
  */
 import type { EngineDevice, Network, Random, SimPacket } from '@node-roce/sim';
 import { bthDestQp, bthOpcode, gidFromText, opcodeInfo, Transport } from '@node-roce/wire';
@@ -80,12 +80,25 @@ export class Siege {
       return qp;
     };
     device.receive = (packets, now) => {
+      if (packets.length > 2 && options.random.chance(0.5)) {
+        receive(this.#before(packets[0], now), now);
+        receive(this.#withBadOne(packets), now);
+        return;
+      }
       // One at a time: so that what is forged is right but for one thing at the moment it arrives.
       for (const packet of packets) {
         receive(this.#before(packet, now), now);
         receive([packet.corrupt ? packet : this.#withReservedBits(packet)], now);
       }
     };
+  }
+
+  /** Packets that arrive together, which may be a run, with a copy of one of them in the middle whose ICRC is wrong. */
+  #withBadOne(packets: readonly SimPacket[]): SimPacket[] {
+    const at = this.#options.random.between(1, packets.length - 1);
+    this.packets++;
+    this.due.set('icrcErrors', (this.due.get('icrcErrors') ?? 0) + 1);
+    return packets.toSpliced(at, 0, { ...packets[at], corrupt: true });
   }
 
   #before(packet: SimPacket, now: number): SimPacket[] {

@@ -102,6 +102,8 @@ export class EngineDevice implements SimDevice {
   readonly #takesRuns: boolean;
   /** Packets that were sent as part of a run, but for the last of each. */
   runPackets = 0;
+  /** Packets that arrived in a run of several. */
+  runArrivals = 0;
   readonly #doorbells: Ring;
   readonly #host: Domain;
   readonly #xrcDomain: number;
@@ -292,9 +294,18 @@ export class EngineDevice implements SimDevice {
         offset += (packet.bytes.length + 7) & ~7;
       });
       batch.count = part.length;
-      if (this.#takesRuns) markRuns(batch);
+      if (this.#takesRuns) this.#markRuns(batch);
       this.adapter.receive(batch);
       this.#check();
+    }
+  }
+
+  #markRuns(batch: RxBatch): void {
+    markRuns(batch);
+    for (let i = 0; i < batch.count; ) {
+      const packets = batch.slots[i * RX_SLOT_WORDS + Rx.RUN];
+      if (packets > 1) this.runArrivals += packets;
+      i += packets;
     }
   }
 
