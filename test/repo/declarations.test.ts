@@ -67,6 +67,43 @@ test('a program of streams compiles', () => {
   expect(compile(options, STREAMS)).toBe('');
 });
 
+const SOCKETS = `import { createReadStream } from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+import type { Duplex } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { connect as connectMessages } from '@node-roce/rdmacm';
+import { connect, createConnection, createServer, type RSocket } from '@node-roce/rsocket';
+
+const agent = new http.Agent({ keepAlive: true });
+agent.createConnection = createConnection;
+http.get({ host: '10.0.0.1', port: 8080, createConnection }, (response) => response.pipe(process.stdout));
+const service = http.createServer((_request, response) => void response.end('over RDMA'));
+const server = await createServer({ port: 8080 }, (socket) => service.emit('connection', socket));
+const { port, family }: net.AddressInfo = server.address();
+const signal = undefined as AbortSignal | undefined;
+const socket: Duplex & RSocket = await connect({ host: 'localhost', port, signal });
+await pipeline(createReadStream('file'), socket);
+const either: (socket: net.Socket | RSocket) => void = (each) => {
+  each.setNoDelay(true).setKeepAlive(true, 5).setTimeout(5).ref().unref();
+  each.once('connect', () => console.log(each.readyState, each.connecting, each.pending, each.address()));
+  console.log(each.remoteAddress, each.remotePort, each.remoteFamily, each.localAddress, each.localFamily);
+};
+either(createConnection(port, '127.0.0.1', () => console.log(family)));
+either(createConnection({ port, timeout: 5, localAddress: '127.0.0.1', keepAlive: true }, () => {}));
+(await connectMessages('localhost:1', { signal })).stream({ signal }).end();
+// @ts-expect-error a host is required
+await connect({ port });`;
+
+test('a program of sockets compiles, also one that node:net and an agent of node:http share with them', () => {
+  const options = {
+    module: 'nodenext',
+    lib: ['es2022', 'esnext.disposable'],
+    exactOptionalPropertyTypes: true,
+  };
+  expect(compile(options, SOCKETS)).toBe('');
+});
+
 test('the check sees an error', () => {
   const code = "import { openDevice } from '@node-roce/verbs-api';\nvoid openDevice({});";
   expect(compile({ module: 'nodenext' }, code)).toContain('main.ts(2,');

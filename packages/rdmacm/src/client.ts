@@ -41,7 +41,7 @@ export interface RequestOptions {
   /** Milliseconds in place of `requestTimeout`. */
   timeout?: number;
   /** Gives the request up. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 function message(kind: number, number: number, body: Uint8Array): Uint8Array {

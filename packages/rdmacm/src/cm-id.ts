@@ -134,7 +134,10 @@ export class CmId extends IdFields implements AsyncDisposable {
    * Rejects with ERR_ROCE_CM_NO_ADDRESS where a name or a route is missing; as `openDevice` where our address has no RoCE; with
    * the signal's reason.
    */
-  async resolveAddr(destination: Destination, options: { signal?: AbortSignal } = {}): Promise<void> {
+  async resolveAddr(
+    destination: Destination,
+    options: { signal?: AbortSignal | undefined } = {},
+  ): Promise<void> {
     checkDestination(destination);
     checkWait(options);
     options.signal?.throwIfAborted();
@@ -199,7 +202,7 @@ export class CmId extends IdFields implements AsyncDisposable {
    */
   async connect(
     parameters: ConnectionParameters = {},
-    options: { signal?: AbortSignal } = {},
+    options: { signal?: AbortSignal | undefined } = {},
   ): Promise<void> {
     checkParameters(parameters, this.#core.isDatagram ? PRIVATE_DATA.resolve : PRIVATE_DATA.connect);
     checkWait(options);
@@ -226,7 +229,7 @@ export class CmId extends IdFields implements AsyncDisposable {
   }
 
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
-  async getRequest(options: { signal?: AbortSignal } = {}): Promise<CmId> {
+  async getRequest(options: { signal?: AbortSignal | undefined } = {}): Promise<CmId> {
     checkWait(options);
     return (await passive.getRequest(this.#core, options.signal)) as CmId;
   }
@@ -248,7 +251,10 @@ export class CmId extends IdFields implements AsyncDisposable {
    *
    * Rejects as `connect`.
    */
-  async accept(parameters: ConnectionParameters = {}, options: { signal?: AbortSignal } = {}): Promise<void> {
+  async accept(
+    parameters: ConnectionParameters = {},
+    options: { signal?: AbortSignal | undefined } = {},
+  ): Promise<void> {
     checkParameters(parameters, this.#core.isDatagram ? PRIVATE_DATA.answer : PRIVATE_DATA.accept);
     checkWait(options);
     await passive.accept(this.#core, parameters, options.signal);

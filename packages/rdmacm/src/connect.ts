@@ -1,14 +1,10 @@
 /** Connections in one call. */
 import { inspect } from 'node:util';
 import { type Device, RoceError } from '@node-roce/verbs-api';
-import { isIpv4Mapped } from '@node-roce/wire';
 import { Acceptor } from './acceptor.ts';
-import { gidOf, isAnyAddress, resolveAll, type SocketAddress } from './addresses.ts';
-import { orAborted } from './attempt.ts';
+import type { SocketAddress } from './addresses.ts';
 import { CmId } from './cm-id.ts';
-import { Deadline } from './deadline.ts';
-import { closedError, connectTimeoutError, hostAndPort } from './errors.ts';
-import { firstOf, inTurns } from './eyeballs.ts';
+import { closedError, hostAndPort } from './errors.ts';
 import { MessageConnection } from './message-connection.ts';
 import type { MessageOptions } from './message-options.ts';
 import {
@@ -25,6 +21,7 @@ import {
   type IdOptions,
   PRIVATE_DATA,
 } from './parameters.ts';
+import { reach } from './reach.ts';
 
 /** The options of an id whose connections carry messages. */
 interface MessageIdOptions extends Omit<IdOptions, 'portSpace' | 'transport'> {
@@ -41,7 +38,7 @@ export interface ConnectOptions extends MessageIdOptions, MessageOptions, Connec
   /** Our address; by route unless given. */
   source?: string;
   /** Gives up. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Options of `listen`. */
@@ -57,10 +54,9 @@ export interface ListenOptions extends MessageIdOptions, MessageOptions, Connect
    */
   backlog?: number;
   /** Ends the listener. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
-const CONNECT_TIMEOUT = 10_000;
 /** With it, `keepAlive` and the ACK timeout find a dead peer within 10 s: 2 s, and 7 times 1.07 s. */
 const RETRY_COUNT = 6;
 /** Host and port of `host:port`, `[ipv6]:port`. */
@@ -126,33 +122,12 @@ export async function connect(target: string, options: ConnectOptions = {}): Pro
   const { host, port } = parseTarget(target);
   checkConnectOptions(options);
   checkPrivateData(options.privateData, PRIVATE_DATA.connect);
-  options.signal?.throwIfAborted();
-  const { connectTimeout = CONNECT_TIMEOUT, source, device } = options;
-  const late = () => connectTimeoutError({ address: host, port }, connectTimeout);
-  const deadline = new Deadline(connectTimeout, options.signal, late);
-  const { signal } = deadline;
-  try {
-    const addresses = await orAborted(addressesOf(host, source, device), signal);
-    return await firstOf(
-      host,
-      addresses,
-      (address, ownSignal) => connectTo({ address, port }, options, ownSignal),
-      (connection) => void connection.discard(),
-      signal,
-    );
-  } finally {
-    deadline.end();
-  }
-}
-
-/** Addresses of a host that ours can reach; all, where none can. */
-async function addressesOf(host: string, source: string | undefined, device: Device | undefined) {
-  const all = await resolveAll(host);
-  const own =
-    source !== undefined && !isAnyAddress(source) ? [gidOf(source)] : device?.gids.map(({ gid }) => gid);
-  const reachable =
-    own && all.filter((each) => own.some((gid) => isIpv4Mapped(gid) === isIpv4Mapped(gidOf(each))));
-  return inTurns(reachable?.length ? reachable : all);
+  return reach(
+    { address: host, port },
+    options,
+    (place, signal) => connectTo(place, options, signal),
+    (connection) => connection.discard(),
+  );
 }
 
 async function connectTo(
@@ -206,7 +181,7 @@ export class Listener implements AsyncDisposable {
   }
 
   /** The next connection. Rejects with ERR_ROCE_CLOSED once the listener is closed, or with a signal's reason. */
-  async accept(options: { signal?: AbortSignal } = {}): Promise<MessageConnection> {
+  async accept(options: { signal?: AbortSignal | undefined } = {}): Promise<MessageConnection> {
     checkWait(options);
     return this.#acceptor.next(options.signal);
   }

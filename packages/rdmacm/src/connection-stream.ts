@@ -1,7 +1,7 @@
 /** A connection as a Node stream. */
+import type { AddressInfo } from 'node:net';
 import { addAbortSignal, Duplex } from 'node:stream';
 import { inspect } from 'node:util';
-import type { SocketAddress } from './addresses.ts';
 import { hostAndPort } from './errors.ts';
 import type { StreamChannel } from './stream-channel.ts';
 
@@ -14,7 +14,14 @@ export interface StreamOptions {
   /** Bytes that wait to be sent before `write` returns false. Default 256 KiB. */
   writableHighWaterMark?: number;
   /** Destroys the stream, and ends the connection. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
+}
+
+function familyOf(address: string): 'IPv4' | 'IPv6';
+function familyOf(address: string | undefined): 'IPv4' | 'IPv6' | undefined;
+function familyOf(address: string | undefined): 'IPv4' | 'IPv6' | undefined {
+  if (address === undefined) return undefined;
+  return address.includes(':') ? 'IPv6' : 'IPv4';
 }
 
 export const READABLE_BYTES = 65_536;
@@ -74,13 +81,18 @@ export class ConnectionStream extends Duplex {
 
   /** The peer's IP version, as `net.Socket` has it. */
   get remoteFamily(): 'IPv4' | 'IPv6' | undefined {
-    const address = this.remoteAddress;
-    return address === undefined ? undefined : address.includes(':') ? 'IPv6' : 'IPv4';
+    return familyOf(this.remoteAddress);
+  }
+
+  /** Our IP version. */
+  get localFamily(): 'IPv4' | 'IPv6' | undefined {
+    return familyOf(this.localAddress);
   }
 
   /** As `net.Socket.address()`: our end. */
-  address(): SocketAddress | Record<string, never> {
-    return this.#channel.localAddress ?? {};
+  address(): AddressInfo | Record<string, never> {
+    const { localAddress: at } = this.#channel;
+    return at ? { address: at.address, family: familyOf(at.address), port: at.port } : {};
   }
 
   /** Bytes that came. */
@@ -107,12 +119,12 @@ export class ConnectionStream extends Duplex {
   }
 
   /** For `node:http`: messages leave at once. */
-  setNoDelay(): this {
+  setNoDelay(_noDelay?: boolean): this {
     return this;
   }
 
   /** For `node:http`: `keepAlive` is an option of the connection. */
-  setKeepAlive(): this {
+  setKeepAlive(_enable?: boolean, _initialDelay?: number): this {
     return this;
   }
 

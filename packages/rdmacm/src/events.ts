@@ -37,7 +37,7 @@ export class IdEventChannel<Id> implements AsyncDisposable {
   #closed = false;
 
   /** rdma_get_cm_event(3). Rejects with the signal's reason, or ERR_ROCE_CLOSED. */
-  async getEvent(options: { signal?: AbortSignal } = {}): Promise<IdEvent<Id>> {
+  async getEvent(options: { signal?: AbortSignal | undefined } = {}): Promise<IdEvent<Id>> {
     checkOptions('', options, { signal: SIGNAL });
     return this.#events.next(options.signal);
   }

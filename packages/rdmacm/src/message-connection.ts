@@ -169,12 +169,18 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
    *
    * Rejects with EMSGSIZE beyond `maxMessage`; with ERR_ROCE_CLOSED or ERR_ROCE_COMPLETION if the connection ends before.
    */
-  async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
+  async send(
+    message: Uint8Array | string,
+    options: { signal?: AbortSignal | undefined } = {},
+  ): Promise<void> {
     if (!(await this.offer(message, options))) throw this.#ended();
   }
 
   /** As `send`. Resolves with false where the connection ended before the message had a slot: nothing of it was sent. @internal */
-  async offer(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<boolean> {
+  async offer(
+    message: Uint8Array | string,
+    options: { signal?: AbortSignal | undefined } = {},
+  ): Promise<boolean> {
     checkMessage(message);
     checkWait(options);
     this.#checkNoStream();
@@ -270,7 +276,7 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
    *
    * Rejects then with ERR_ROCE_COMPLETION or ERR_ROCE_DEVICE_FATAL where a request or the device failed.
    */
-  async receive(options: { signal?: AbortSignal } = {}): Promise<Uint8Array | undefined> {
+  async receive(options: { signal?: AbortSignal | undefined } = {}): Promise<Uint8Array | undefined> {
     checkWait(options);
     this.#checkNoStream();
     return this.#take(options.signal);

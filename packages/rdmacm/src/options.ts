@@ -26,7 +26,7 @@ const instance = (expected: string, kind: abstract new (...args: never[]) => obj
   is: (value) => value instanceof kind,
 });
 /** With a zone or without. */
-const ADDRESS: OptionType = {
+export const ADDRESS: OptionType = {
   expected: 'a numeric IPv4 or IPv6 address',
   is: (value) => typeof value === 'string' && parseIpAddress(value.split('%')[0]) !== undefined,
 };

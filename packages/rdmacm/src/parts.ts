@@ -17,5 +17,7 @@ export { Endpoint, type Sink } from './endpoint.ts';
 export { invalid } from './errors.ts';
 export { type RequestTerms, refusalOf, requestOf, type WaitingRequest } from './incoming.ts';
 export { LocalSide } from './local-side.ts';
+export { ADDRESS } from './options.ts';
 export { bindPort, type PortBinding } from './ports.ts';
 export { ACK_DELAY, initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
+export { reach } from './reach.ts';

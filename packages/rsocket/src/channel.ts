@@ -1,20 +1,20 @@
 /** One rsocket connection: bytes both ways as WRITEs into each other's memory. */
-import type { CmId, SocketAddress, StreamChannel } from '@node-roce/rdmacm';
+import type { CmId, SocketAddress } from '@node-roce/rdmacm';
 import { invalid } from '@node-roce/rdmacm/parts';
-import { type MemoryRegion, RoceError } from '@node-roce/verbs-api';
+import { RoceError } from '@node-roce/verbs-api';
+import type { RsocketCalls } from './calls.ts';
+import { Direct } from './direct.ts';
 import { Inbound } from './inbound.ts';
 import { type IoMapping, Mappings } from './mappings.ts';
-import { Outbound, type Piece } from './outbound.ts';
+import { Outbound } from './outbound.ts';
 import { type BufferOptions, DEFAULTS, destroyParts, MAX_CONTROLS, makeParts, type Parts } from './parts.ts';
+import { Sending } from './sending.ts';
 import {
   type ConnectionData,
   Ctrl,
   dataOf,
   decodeConnectionData,
   encodeConnectionData,
-  encodeMapping,
-  encodeTarget,
-  immediate,
   MAPPING_BYTES,
   Op,
   opOf,
@@ -27,12 +27,6 @@ import {
 const READ_BYTES = 65_536;
 /** As librdmacm connects: no READs, retries for ever where receives are missing; one retry less, so that a dead peer is found within 10 s. */
 const PARAMETERS = { responderResources: 0, initiatorDepth: 0, retryCount: 6, rnrRetryCount: 7 } as const;
-
-/** Calls of a socket to its connection. */
-export interface RsocketCalls extends StreamChannel {
-  iomap(bytes: Uint8Array, offset: bigint): Promise<IoMapping>;
-  iowrite(bytes: Uint8Array, offset: bigint): Promise<void>;
-}
 
 /** The peer speaks another protocol, or breaks this one. */
 const protocolError = (peer: string, what: string): RoceError =>
@@ -47,17 +41,10 @@ export class RsocketChannel implements RsocketCalls {
   readonly #sizes: Required<BufferOptions>;
   readonly #inbound: Inbound;
   readonly #mappings: Mappings;
+  readonly #sending: Sending;
+  readonly #direct: Direct;
   #outbound: Outbound | undefined;
   #peer: ConnectionData | undefined;
-  /** Entry of the peer's list that our next announcement goes to. */
-  #announcement = 1;
-  #controls = 0;
-  /** The place of the next announcement behind the bytes of `outbox`. */
-  #slot = 0;
-  /** WRITEs under way, but for control messages. */
-  #pending = 0;
-  /** Resolves when all of the last `iowrite` is under way. */
-  #direct: Promise<void> = Promise.resolve();
   /** A grant that came while the peer's reply was under way. */
   #early: number | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -71,8 +58,6 @@ export class RsocketChannel implements RsocketCalls {
   #ending: Promise<void> | undefined;
   #failure: unknown;
   #isClosed = false;
-  /** Those who wait for bytes, credits, buffers or completions. */
-  #waiters: (() => void)[] = [];
   readonly #receiving = new Set<Promise<void>>();
   onProgress = () => {};
   onFailure: (error: unknown) => void = () => {};
@@ -90,16 +75,25 @@ export class RsocketChannel implements RsocketCalls {
     const bytes = ring.bytes(0, sizes.receiveBuffer);
     this.#inbound = new Inbound({ bytes, addr: ring.addr, rkey: ring.rkey }, sizes.queue);
     this.#mappings = new Mappings(pd, lists.bytes(SGL_ENTRIES * SGE_BYTES));
+    this.#sending = new Sending(parts, sizes, {
+      onControl: () => this.#grant(),
+      onFailure: (error) => this.#fail(error),
+    });
+    this.#direct = new Direct(this.#mappings, this.#sending, () => this.#checkOpen());
     for (let i = 0; i < sizes.queue + MAX_CONTROLS; i++) this.#receive();
     void id.disconnected.then(async () => {
       await Promise.all([...this.#receiving, this.#lastControl?.catch(() => {})]);
       this.#isPeerGone = true;
-      this.#wake();
+      this.#sending.wake();
     });
     qp.onClose((cause) => {
       if (cause === undefined || this.#isClosed || id.state !== 'CONNECTED') return;
       this.#fail(cause);
     });
+  }
+
+  get isOpen(): boolean {
+    return this.#peer !== undefined;
   }
 
   get localAddress(): SocketAddress | undefined {
@@ -161,9 +155,9 @@ export class RsocketChannel implements RsocketCalls {
     this.#peer = data;
     this.#outbound ??= this.#outboundOf(data);
     if (this.#early !== undefined) this.#outbound.granted(this.#early);
-    this.#announcement = 1 % data.sgl.length;
+    this.#sending.begin(data, this.#outbound);
     this.#grant();
-    this.#wake();
+    this.#sending.wake();
     const { keepAlive } = this.#sizes;
     if (keepAlive > 0) this.#timer = setInterval(() => this.#probe(), keepAlive).unref();
   }
@@ -210,7 +204,7 @@ export class RsocketChannel implements RsocketCalls {
         if (!this.#inbound.arrived(data))
           this.#fail(protocolError(this.#name, `it has written ${data} bytes without room or credit`));
     }
-    this.#wake();
+    this.#sending.wake();
   }
 
   async read(): Promise<Uint8Array | undefined> {
@@ -224,152 +218,45 @@ export class RsocketChannel implements RsocketCalls {
       // librdmacm that shuts down both directions while our SHUTDOWN arrives only disconnects (its DISCONNECT waits for a control message).
       if (this.#isReadEnded || (this.#isPeerGone && this.#isEndTaken)) return undefined;
       if (this.#isPeerGone) throw this.#closedError('ended before the peer ended its stream');
-      await this.#event();
+      await this.#sending.event();
     }
   }
 
   async write(chunks: readonly Uint8Array[]): Promise<void> {
     for (const chunk of chunks) {
       for (let at = 0; at < chunk.length; ) {
-        const most = this.#outbound === undefined ? 0 : this.#outbound.room;
+        const { room } = this.#sending;
         this.#checkOpen();
-        if (most === 0 || this.#pending >= this.#sizes.queue) {
-          await this.#event();
+        if (room === 0) {
+          await this.#sending.event();
           continue;
         }
-        const part = chunk.subarray(at, at + most);
+        const part = chunk.subarray(at, at + room);
         at += part.length;
-        void this.#send(this.#outbound!.place(part), Op.DATA, part.length);
+        this.#sending.stream(part);
         this.onProgress();
       }
     }
   }
 
-  /** Posts what was placed: a message, or a WRITE that takes no receive of the peer. Resolves when the peer's adapter has it. */
-  #send({ ranges, length, addr, rkey }: Piece, op?: number, data = 0): Promise<void> {
-    const { qp, outbox } = this.#parts;
-    const list = ranges.map((range) => ({ mr: outbox, ...range }));
-    this.#pending++;
-    const options = op === undefined ? {} : { immData: immediate(op, data) };
-    const sending = qp.write(list, { addr, rkey }, options).then(
-      () => {
-        this.#pending--;
-        this.#outbound!.completed(length);
-        this.#wake();
-      },
-      (error) => {
-        this.#fail(error);
-        throw error;
-      },
-    );
-    sending.catch(() => {}); // `#fail` has it.
-    return sending;
-  }
-
-  /** Whether a WRITE of so many bytes may be placed and posted now. Throws where the connection has ended. */
-  #mayPost(bytes: number, needsCredit: boolean): boolean {
-    this.#checkOpen();
-    const { free, hasCredit } = this.#outbound!;
-    return this.#pending < this.#sizes.queue && free >= bytes && (hasCredit || !needsCredit);
-  }
-
-  /** Offers memory to the peer. */
   async iomap(bytes: Uint8Array, offset: bigint): Promise<IoMapping> {
     this.#checkOpen();
     if (this.#sizes.sendBuffer < MAPPING_BYTES)
       throw invalid('sendBuffer', `${this.#sizes.sendBuffer}`, `${MAPPING_BYTES} or more, for iomap`);
-    const { sgl, mappings, isBigEndian } = this.#peer!;
-    return this.#mappings.offer(bytes, offset, mappings, async (place, entry) => {
-      while (!this.#mayPost(MAPPING_BYTES, true)) await this.#event();
-      const at = BigInt(sgl.length * SGE_BYTES + place * MAPPING_BYTES);
-      const piece = this.#outbound!.placeMessage(encodeMapping(entry, !isBigEndian), sgl.addr + at, sgl.key);
-      await this.#send(piece, Op.IOMAP, place);
-    });
+    return this.#direct.map(bytes, offset, this.#peer!);
   }
 
-  /** Writes into memory that the peer offers; resolves when the peer's adapter has all of it. Calls are in order. */
-  async iowrite(bytes: Uint8Array, offset: bigint): Promise<void> {
-    const before = this.#direct;
-    let isPosted = () => {};
-    this.#direct = new Promise((resolve) => {
-      isPosted = resolve;
-    });
-    let sending: Promise<void> | undefined;
-    try {
-      await before;
-      this.#checkOpen();
-      for (let at = 0; at < bytes.length; ) {
-        const target = this.#mappings.find(offset + BigInt(at));
-        if (!target)
-          throw invalid('offset', `${offset + BigInt(at)}`, 'memory that the peer has mapped there');
-        if (!this.#mayPost(1, false)) {
-          await this.#event();
-          continue;
-        }
-        const part = bytes.subarray(at, at + Math.min(target.length, this.#outbound!.free));
-        at += part.length;
-        sending = this.#send(this.#outbound!.placeAt(part, target.addr, target.key));
-        this.onProgress();
-      }
-    } finally {
-      isPosted();
-    }
-    await sending;
+  iowrite(bytes: Uint8Array, offset: bigint): Promise<void> {
+    return this.#direct.write(bytes, offset, this.onProgress);
   }
 
   /** Announces room, where the peer is owed that and a control message may go. */
   #grant(afterEnd = false): void {
-    const peer = this.#peer;
-    if (!peer || (this.#isReadEnded && !afterEnd) || this.#isPeerGone || this.#controls >= MAX_CONTROLS)
+    if (!this.#peer || (this.#isReadEnded && !afterEnd) || this.#isPeerGone || !this.#sending.mayControl)
       return;
     if (!this.#inbound.owesGrant) return;
     const { limit, buffer } = this.#inbound.grant();
-    if (buffer === undefined) {
-      this.#control(Op.SGL, limit);
-      return;
-    }
-    const { outbox } = this.#parts;
-    const offset = this.#sizes.sendBuffer + this.#slot * SGE_BYTES;
-    this.#slot = (this.#slot + 1) % MAX_CONTROLS;
-    const bytes = outbox.bytes(offset, SGE_BYTES);
-    const view = new DataView(bytes.buffer, bytes.byteOffset, SGE_BYTES);
-    encodeTarget(view, 0, buffer, !peer.isBigEndian);
-    const addr = peer.sgl.addr + BigInt(this.#announcement * SGE_BYTES);
-    this.#announcement = (this.#announcement + 1) % peer.sgl.length;
-    this.#control(Op.SGL, limit, {
-      list: [{ mr: outbox, offset, length: SGE_BYTES }],
-      addr,
-      rkey: peer.sgl.key,
-    });
-  }
-
-  #control(
-    op: number,
-    data: number,
-    {
-      list,
-      addr,
-      rkey,
-    }: { list: { mr: MemoryRegion; offset: number; length: number }[]; addr: bigint; rkey: number } = {
-      list: [],
-      addr: 0n,
-      rkey: 0,
-    },
-  ): Promise<void> {
-    this.#controls++;
-    const sending = this.#parts.qp.write(list, { addr, rkey }, { immData: immediate(op, data) }).then(
-      () => {
-        this.#controls--;
-        this.#grant();
-        this.#wake();
-      },
-      (error) => {
-        this.#fail(error);
-        throw error;
-      },
-    );
-    sending.catch(() => {}); // `#fail` has it.
-    return sending;
+    this.#sending.announce(limit, buffer);
   }
 
   end(): Promise<void> {
@@ -381,15 +268,14 @@ export class RsocketChannel implements RsocketCalls {
     if (this.#isReadEnded && this.#isPeerGone) return; // The peer takes nothing more, in order.
     this.#checkOpen();
     // All bytes have been posted: the queue keeps the order.
-    while (this.#controls >= MAX_CONTROLS || !this.#peer) {
-      await this.#event();
+    while (!this.#sending.mayControl || !this.#peer) {
+      await this.#sending.event();
       this.#checkOpen();
     }
-    this.#lastControl = this.#control(Op.CTRL, this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN).then(
-      () => {
-        this.#isEndTaken = true;
-      },
-    );
+    const how = this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN;
+    this.#lastControl = this.#sending.control(Op.CTRL, how).then(() => {
+      this.#isEndTaken = true;
+    });
     await this.#lastControl;
   }
 
@@ -423,7 +309,7 @@ export class RsocketChannel implements RsocketCalls {
   async discard(): Promise<void> {
     clearInterval(this.#timer);
     this.#isClosed = true;
-    this.#wake();
+    this.#sending.wake();
     // The peer may write no more before its memory is the program's again.
     this.#parts.qp.asyncEvents.waive(); // Else it waits for a program that holds one of its events.
     await this.#parts.qp.close().catch(() => {});
@@ -436,15 +322,7 @@ export class RsocketChannel implements RsocketCalls {
     // Discarded, because the peer has left: what it has announced before counts. After a request that failed, the failure has come first.
     if ((error as RoceError).attribute === 'WR_FLUSH_ERR') this.#isPeerGone = true;
     else this.#failure = error;
-    this.#wake();
+    this.#sending.wake();
     if (this.#failure !== undefined) this.onFailure(this.#failure);
-  }
-
-  #wake(): void {
-    for (const wake of this.#waiters.splice(0)) wake();
-  }
-
-  #event(): Promise<void> {
-    return new Promise((resolve) => this.#waiters.push(resolve));
   }
 }

@@ -1,4 +1,5 @@
 /** The options of this package's calls, by name and type. */
+import { ADDRESS } from '@node-roce/rdmacm/parts';
 import {
   ANY,
   BOOLEAN,
@@ -38,10 +39,10 @@ const CONNECT: OptionTypes = {
   ...COMMON,
   host: STRING,
   port: PORT,
-  source: STRING,
+  source: ADDRESS,
   connectTimeout: MILLISECONDS,
 };
-const LISTEN: OptionTypes = { ...COMMON, port: PORT, address: STRING, backlog: within(1, 65_535) };
+const LISTEN: OptionTypes = { ...COMMON, port: PORT, address: ADDRESS, backlog: within(1, 65_535) };
 
 /** @throws EINVAL for a name that does not exist, a value of a wrong type, and a host or port that is missing */
 export function checkConnect(options: object): void {

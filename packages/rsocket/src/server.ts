@@ -1,4 +1,5 @@
 /** A listener of rsockets. */
+import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import type { CmId, IdOptions, StreamOptions } from '@node-roce/rdmacm';
 import { Acceptor } from '@node-roce/rdmacm/parts';
@@ -36,8 +37,14 @@ export class RsocketServer implements AsyncDisposable {
     return this.#id.localAddress!.port;
   }
 
+  /** As `net.Server.address()`: where it listens. A wildcard stands for all addresses of this machine. */
+  address(): AddressInfo {
+    const { address, port } = this.#id.localAddress!;
+    return { address, family: address.includes(':') ? 'IPv6' : 'IPv4', port };
+  }
+
   /** The next socket. Rejects with ERR_ROCE_CLOSED once the server is closed, or with a signal's reason. */
-  async accept(options: { signal?: AbortSignal } = {}): Promise<RSocket> {
+  async accept(options: { signal?: AbortSignal | undefined } = {}): Promise<RSocket> {
     return new RSocket(await this.#acceptor.next(options.signal), this.#stream);
   }
 

@@ -2,7 +2,7 @@
 import { ConnectionStream, type StreamOptions } from '@node-roce/rdmacm';
 import { invalid } from '@node-roce/rdmacm/parts';
 import { BYTES, checkArgument } from '@node-roce/verbs-api/options';
-import type { RsocketCalls } from './channel.ts';
+import type { RsocketCalls } from './calls.ts';
 import type { IoMapping } from './mappings.ts';
 
 /** Of the offsets of riomap(3): 64 bits. */
@@ -18,6 +18,24 @@ export class RSocket extends ConnectionStream {
   constructor(calls: RsocketCalls, options: StreamOptions) {
     super(calls, options);
     this.#calls = calls;
+  }
+
+  /** Whether the connection is still being made. As in `net.Socket`, 'connect' and 'ready' come then; a socket of `connect` or of a listener has neither. */
+  get connecting(): boolean {
+    return !this.#calls.isOpen && !this.destroyed;
+  }
+
+  /** Whether no connection has been made. */
+  get pending(): boolean {
+    return !this.#calls.isOpen;
+  }
+
+  /** As that of `net.Socket`. */
+  get readyState(): 'opening' | 'open' | 'readOnly' | 'writeOnly' | 'closed' {
+    if (this.connecting) return 'opening';
+    const { readable, writable } = this;
+    if (readable && writable) return 'open';
+    return readable ? 'readOnly' : writable ? 'writeOnly' : 'closed';
   }
 
   /**

@@ -1,8 +1,7 @@
 /** Sockets: connecting and listening, as `node:net` has them. */
 import { CmId, type IdOptions, type SocketAddress, type StreamOptions } from '@node-roce/rdmacm';
-import { RoceError } from '@node-roce/verbs-api';
-import { type RsocketCalls, RsocketChannel } from './channel.ts';
-import type { IoMapping } from './mappings.ts';
+import { reach } from '@node-roce/rdmacm/parts';
+import { RsocketChannel } from './channel.ts';
 import { checkConnect, checkListen } from './options.ts';
 import type { BufferOptions } from './parts.ts';
 import { RsocketServer } from './server.ts';
@@ -15,7 +14,7 @@ type CommonOptions = BufferOptions &
 
 /** Options of `connect`. */
 export interface ConnectOptions extends CommonOptions {
-  /** Name or numeric address. */
+  /** Name or numeric address. Of a name with several addresses, each is tried (RFC 8305). */
   host: string;
   port: number;
   /** Our address; by route unless given. */
@@ -33,7 +32,7 @@ export interface ListenOptions extends CommonOptions {
   /** Connections that are being made or wait for `accept`, and as many requests behind them. Default 128. */
   backlog?: number;
   /** Ends the listener: as `server.close`. Sockets that were taken go on. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 const idOptions = ({ device, deviceOptions, ackTimeoutMs, timing }: CommonOptions): IdOptions => ({
@@ -43,13 +42,13 @@ const idOptions = ({ device, deviceOptions, ackTimeoutMs, timing }: CommonOption
   timing,
 });
 
-const bufferOptions = (options: BufferOptions): BufferOptions => {
+export const bufferOptions = (options: BufferOptions): BufferOptions => {
   const { receiveBuffer, sendBuffer, queue, ioMappings, closeTimeout, keepAlive } = options;
   const all = { receiveBuffer, sendBuffer, queue, ioMappings, closeTimeout, keepAlive };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 };
 
-const streamOptions = (options: StreamOptions): StreamOptions => {
+export const streamOptions = (options: StreamOptions): StreamOptions => {
   const { allowHalfOpen, readableHighWaterMark, writableHighWaterMark, signal } = options;
   const all = { allowHalfOpen, readableHighWaterMark, writableHighWaterMark, signal };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
@@ -61,134 +60,35 @@ export async function connect(options: ConnectOptions): Promise<RSocket> {
   return new RSocket(await open(options, options.signal), streamOptions(options));
 }
 
-/** The channel of a new connection. */
-async function open(options: ConnectOptions, signal: AbortSignal | undefined): Promise<RsocketChannel> {
-  const { host, port, source, connectTimeout = 10_000 } = options;
-  const limit = connectTimeout > 0 ? AbortSignal.timeout(connectTimeout) : undefined;
-  const either = AbortSignal.any([signal, limit].filter((each) => each !== undefined));
+/** The channel of a new connection, to the first address of the host that answers. */
+export function open(options: ConnectOptions, signal: AbortSignal | undefined): Promise<RsocketChannel> {
+  const { host: address, port } = options;
+  return reach(
+    { address, port },
+    { ...options, signal },
+    (place, ownSignal) => openAt(place, options, ownSignal),
+    (channel) => channel.discard(),
+  );
+}
+
+async function openAt(
+  { address: host, port }: SocketAddress,
+  options: ConnectOptions,
+  signal: AbortSignal,
+): Promise<RsocketChannel> {
+  const { source } = options;
   const id = new CmId(idOptions(options));
   let channel: RsocketChannel | undefined;
   try {
-    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) }, { signal: either });
+    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) }, { signal });
     await id.resolveRoute();
     channel = await RsocketChannel.open(id, bufferOptions(options));
-    await channel.connect(either);
+    await channel.connect(signal);
     return channel;
   } catch (error) {
     await (channel ? channel.close(false) : id.destroy());
-    if (limit?.aborted && !signal?.aborted) throw timeoutError(host, port, connectTimeout);
     throw error;
   }
-}
-
-const timeoutError = (host: string, port: number, milliseconds: number): RoceError =>
-  new RoceError(
-    'ERR_ROCE_CM_UNREACHABLE',
-    `no answer from port ${port} of ${host} within ${milliseconds} ms`,
-    {
-      errno: 'ETIMEDOUT',
-      attribute: 'connectTimeout',
-    },
-  );
-
-/** A connection that is being made: its calls wait for it. */
-class Connecting implements RsocketCalls {
-  readonly #opening: Promise<RsocketChannel>;
-  readonly #attempt: AbortController;
-  #channel: RsocketChannel | undefined;
-  onProgress = () => {};
-  onFailure: (error: unknown) => void = () => {};
-
-  constructor(opening: Promise<RsocketChannel>, attempt: AbortController, onOpen: () => void) {
-    this.#opening = opening;
-    this.#attempt = attempt;
-    opening.then(
-      (channel) => {
-        this.#channel = channel;
-        channel.onProgress = () => this.onProgress();
-        channel.onFailure = (error) => this.onFailure(error);
-        onOpen();
-      },
-      (error) => this.onFailure(error),
-    );
-  }
-
-  get localAddress(): SocketAddress | undefined {
-    return this.#channel?.localAddress;
-  }
-
-  get remoteAddress(): SocketAddress | undefined {
-    return this.#channel?.remoteAddress;
-  }
-
-  async write(chunks: readonly Uint8Array[]): Promise<void> {
-    await (await this.#opening).write(chunks);
-  }
-
-  async end(): Promise<void> {
-    await (await this.#opening).end();
-  }
-
-  async read(): Promise<Uint8Array | undefined> {
-    return (await this.#opening).read();
-  }
-
-  async iomap(bytes: Uint8Array, offset: bigint): Promise<IoMapping> {
-    return (await this.#opening).iomap(bytes, offset);
-  }
-
-  async iowrite(bytes: Uint8Array, offset: bigint): Promise<void> {
-    await (await this.#opening).iowrite(bytes, offset);
-  }
-
-  async close(isComplete: boolean): Promise<void> {
-    this.#attempt.abort();
-    const channel = await this.#opening.catch(() => undefined);
-    await channel?.close(isComplete);
-  }
-}
-
-/**
- * As `net.createConnection`: returns the socket at once, which raises 'connect' or 'error'. For `http.request({ createConnection })`, and
- * for an agent, whose options it takes.
- *
- * @example http.get({ host, port, createConnection })
- */
-export function createConnection(
-  options: Omit<ConnectOptions, 'host' | 'port' | 'keepAlive'> & {
-    host?: string | null;
-    port?: number | string | null;
-    keepAlive?: number | boolean;
-    /** As that of `net.connect`: for `socket.setTimeout`. */
-    timeout?: number;
-  },
-  onConnect?: () => void,
-): RSocket {
-  const { host, port, source, device, deviceOptions, connectTimeout, signal, keepAlive } = options;
-  const { ackTimeoutMs, timing, timeout } = options;
-  const attempt = new AbortController();
-  // Of an agent's options only those that are ours; its `keepAlive` is that of TCP sockets.
-  const own = {
-    ...{ host: host ?? 'localhost', port: Number(port ?? 80), source, device, deviceOptions },
-    ...{
-      connectTimeout,
-      signal,
-      ackTimeoutMs,
-      timing,
-      ...bufferOptions({ ...options, keepAlive: undefined }),
-    },
-    ...(typeof keepAlive === 'number' ? { keepAlive } : {}),
-  };
-  checkConnect(own);
-  const opening = open(own, attempt.signal);
-  const connecting = new Connecting(opening, attempt, () => {
-    if (!socket.destroyed) socket.emit('connect');
-  });
-  const socket = new RSocket(connecting, streamOptions(options));
-  if (timeout) socket.setTimeout(timeout);
-  // The callback of an agent is for sockets that are not returned.
-  if (onConnect && onConnect.length === 0) socket.once('connect', onConnect);
-  return socket;
 }
 
 /** Listens at a port. */

@@ -1,0 +1,90 @@
+/** Sockets that are returned at once, as those of `net.connect`. */
+import { once } from 'node:events';
+import http from 'node:http';
+import net from 'node:net';
+import type { Duplex } from 'node:stream';
+import { expect, test } from 'vitest';
+import { openEnds } from '../../rdmacm/testing/ends.ts';
+import { addName } from '../../rdmacm/testing/names.ts';
+import { connect, createConnection, listen, type RSocket } from './index.ts';
+
+const SMALL = { receiveBuffer: 512, sendBuffer: 300, queue: 8, closeTimeout: 200 };
+
+/** What both kinds of socket are asked. */
+const stateOf = (socket: RSocket | net.Socket) => {
+  const { connecting, pending, readyState, localFamily, remoteFamily } = socket;
+  const { family } = socket.address() as net.AddressInfo;
+  return { connecting, pending, readyState, localFamily, remoteFamily, family };
+};
+
+/** The states of a socket from its creation to its end, to a peer that reads all. */
+async function livesOf(socket: RSocket | net.Socket) {
+  const events: string[] = [];
+  for (const name of ['connect', 'ready', 'end', 'finish', 'close']) socket.on(name, () => events.push(name));
+  const states = [stateOf(socket)];
+  await once(socket, 'ready');
+  states.push(stateOf(socket));
+  socket.resume().end('x');
+  if (!socket.writableFinished) await once(socket, 'finish');
+  states.push({ ...stateOf(socket), family: 'IPv4' });
+  if (!socket.closed) await once(socket, 'close');
+  // node:net forgets its addresses with the end of its handle.
+  const { connecting, readyState } = socket;
+  return { states, events: events.slice(0, 2), last: { connecting, readyState } };
+}
+
+test('a socket has the states of one of node:net', async () => {
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL, allowHalfOpen: true });
+  expect(server.address()).toEqual({ address: '10.0.0.2', family: 'IPv4', port: 7 });
+  const tcp = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(tcp, 'listening');
+  const { port } = tcp.address() as net.AddressInfo;
+  const answer = async (peer: Duplex) => {
+    peer.resume();
+    await once(peer, 'end');
+    peer.end();
+  };
+  tcp.on('connection', answer);
+  const accepted = server.accept().then(answer);
+  const ours = await livesOf(createConnection({ device: ends.a, host: '10.0.0.2', port: 7, ...SMALL }));
+  expect(ours).toEqual(await livesOf(net.connect({ host: '127.0.0.1', port })));
+  await accepted;
+  tcp.close();
+});
+
+test('a socket that is destroyed before it is connected is closed', async () => {
+  await using ends = await openEnds();
+  const socket = createConnection({ device: ends.a, host: '10.0.0.2', port: 7, ...SMALL });
+  expect(stateOf(socket)).toMatchObject({ connecting: true, pending: true, readyState: 'opening' });
+  await once(socket.destroy(), 'close');
+  expect(stateOf(socket)).toMatchObject({ connecting: false, pending: true, readyState: 'closed' });
+});
+
+test('a port and a host are arguments as with node:net; the path of a Unix socket is refused', async () => {
+  addName('far.test', async () => {
+    throw new Error('far.test was looked up');
+  });
+  for (const port of [7471, '7471']) {
+    const socket = createConnection(port, 'far.test', () => {});
+    expect((await once(socket, 'error'))[0]).toMatchObject({
+      code: 'ERR_ROCE_CM_NO_ADDRESS',
+      cause: new Error('far.test was looked up'),
+    });
+  }
+  for (const wrong of ['/run/some.sock', undefined, null, true])
+    expect(() => createConnection(wrong as never)).toThrow(
+      expect.objectContaining({ errno: 'EINVAL', attribute: 'options' }),
+    );
+});
+
+test('`localAddress` of an http request is the source', async () => {
+  const request = http.get({ host: '10.0.0.2', port: 7, localAddress: '2001:db8::7', createConnection });
+  expect((await once(request, 'error'))[0]).toMatchObject({
+    message: expect.stringContaining('2001:db8::7'),
+  });
+  await expect(connect({ host: '10.0.0.2', port: 7, source: 'nonsense' })).rejects.toMatchObject({
+    errno: 'EINVAL',
+    attribute: 'source',
+  });
+});
