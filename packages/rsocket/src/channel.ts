@@ -297,7 +297,8 @@ export class RsocketChannel implements RsocketCalls {
     const patience = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, this.#sizes.closeTimeout);
     });
-    if (id.state === 'CONNECTED') {
+    // A failed connection ends at once: its socket reports the failure behind this, and a dead peer does not answer.
+    if (id.state === 'CONNECTED' && this.#failure === undefined) {
       if (isComplete) await Promise.race([this.end().catch(ignore), patience]);
       if (id.state === 'CONNECTED') await Promise.race([id.disconnect().catch(ignore), patience]);
     }

@@ -1,0 +1,116 @@
+/** How long a socket waits for a peer that is not there, and which of its addresses it tries. */
+import { once } from 'node:events';
+import http from 'node:http';
+import { describe, expect, test } from 'vitest';
+import { openEnds } from '../../rdmacm/testing/ends.ts';
+import { addName } from '../../rdmacm/testing/names.ts';
+import { clockOfTurns, pass, stopClock, turns } from '../../verbs-api/testing/clock.ts';
+import { connect, createConnection, listen } from './index.ts';
+
+const SMALL = { receiveBuffer: 512, sendBuffer: 300, queue: 8, closeTimeout: 200 };
+const PLACE = { host: '10.0.0.2', port: 7 };
+
+const LATE = {
+  code: 'ERR_ROCE_CM_UNREACHABLE',
+  errno: 'ETIMEDOUT',
+  attribute: 'connectTimeout',
+  message: expect.stringContaining('no answer from 10.0.0.2:7 within 10000 ms'),
+};
+
+describe('a machine that is off, with the defaults', () => {
+  test.each(['connect', 'createConnection', 'http.get'])('%s gives up after connectTimeout', async (call) => {
+    await using ends = await openEnds();
+    ends.cut();
+    clockOfTurns(2);
+    const since = performance.now();
+    const options = { device: ends.a, ...PLACE };
+    const failed =
+      call === 'connect'
+        ? connect(options).catch((error) => error)
+        : call === 'http.get'
+          ? once(http.get({ ...PLACE, createConnection: () => createConnection(options) }), 'error').then(
+              ([error]) => error,
+            )
+          : once(createConnection(options), 'error').then(([error]) => error);
+    expect(await failed).toMatchObject(LATE);
+    const took = performance.now() - since;
+    expect(took).toBeGreaterThanOrEqual(10_000);
+    expect(took).toBeLessThan(10_100);
+  });
+
+  test('connectTimeout of a name that the resolver does not answer', async () => {
+    addName('slow.test', () => new Promise(() => {}));
+    stopClock();
+    const connecting = expect(
+      connect({ host: 'slow.test', port: 7, connectTimeout: 50 }),
+    ).rejects.toMatchObject({ attribute: 'connectTimeout' });
+    await pass(51);
+    await connecting;
+  });
+});
+
+describe('with the defaults, a peer that dies is found within 10 s', () => {
+  test.each(['reads', 'writes', 'waits for iowrite'])('by a socket that %s', async (what) => {
+    clockOfTurns(2);
+    await using ends = await openEnds();
+    await using server = await listen({ device: ends.b, port: 7, ioMappings: 1 });
+    const connecting = connect({ device: ends.a, ...PLACE, ioMappings: 1 });
+    const accepted = await server.accept();
+    const client = await connecting;
+    const sockets = [client, accepted];
+    await accepted.iomap(new Uint8Array(100));
+    // Idle for 6 s: probes find the peer, and the next one does not.
+    await turns(3000);
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false]);
+    const ending = Promise.all(sockets.map((socket) => once(socket, 'error')));
+    const since = performance.now();
+    ends.cut();
+    const calls: Promise<unknown>[] = [];
+    for (const socket of sockets) {
+      if (what === 'reads') socket.resume();
+      if (what === 'writes') socket.write(Buffer.alloc(1_000_000));
+    }
+    if (what === 'waits for iowrite') calls.push(client.iowrite(new Uint8Array(100), 0).catch((e) => e));
+    for (const [error] of await ending)
+      expect(error).toMatchObject({ code: 'ERR_ROCE_COMPLETION', attribute: 'RETRY_EXC_ERR' });
+    for (const error of await Promise.all(calls)) expect(error).toMatchObject({ attribute: 'RETRY_EXC_ERR' });
+    expect(performance.now() - since).toBeLessThan(10_000);
+  });
+});
+
+describe('a name with several addresses', () => {
+  test.each(['connect', 'createConnection'])('%s tries the next one after 250 ms', async (call) => {
+    await using ends = await openEnds();
+    await using server = await listen({ device: ends.b, port: 7, ...SMALL });
+    addName('two.test', async () => [
+      { address: '10.0.0.77', family: 4 },
+      { address: '10.0.0.2', family: 4 },
+    ]);
+    clockOfTurns(1);
+    const since = performance.now();
+    const options = { device: ends.a, host: 'two.test', port: 7, ...SMALL };
+    const socket = call === 'connect' ? await connect(options) : createConnection(options);
+    if (call !== 'connect') await once(socket, 'connect');
+    expect(socket.remoteAddress).toBe('10.0.0.2');
+    expect(performance.now() - since).toBeLessThan(600);
+    const taken = await server.accept();
+    for (const each of [socket, taken]) each.on('error', () => {}).destroy();
+  });
+
+  test('of which none answers: the error has the reason of each, and nothing is left', async () => {
+    await using ends = await openEnds(1024, 1024, { limits: { maxQp: 4, maxPd: 3 } });
+    addName('off.test', async () => [
+      { address: '10.0.0.77', family: 4 },
+      { address: '10.0.0.78', family: 4 },
+    ]);
+    clockOfTurns(1);
+    const timing = { responseTimeout: 8, packetLifetime: 8, maxRetries: 1 };
+    for (let i = 0; i < 5; i++)
+      await expect(
+        connect({ device: ends.a, host: 'off.test', port: 7, timing, ...SMALL }),
+      ).rejects.toMatchObject({
+        code: 'ERR_ROCE_CM_UNREACHABLE',
+        message: expect.stringMatching(/no address of off\.test answers: .*10\.0\.0\.77.*; .*10\.0\.0\.78/),
+      });
+  });
+});
