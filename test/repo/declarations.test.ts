@@ -85,7 +85,7 @@ const signal = undefined as AbortSignal | undefined;
 const socket: Duplex & RSocket = await connect({ host: 'localhost', port, signal });
 await pipeline(createReadStream('file'), socket);
 const either: (socket: net.Socket | RSocket) => void = (each) => {
-  each.setNoDelay(true).setKeepAlive(true, 5).setTimeout(5).ref().unref();
+  each.setNoDelay(true).setKeepAlive(true, 5).ref().unref();
   each.once('connect', () => console.log(each.readyState, each.connecting, each.pending, each.address()));
   console.log(each.remoteAddress, each.remotePort, each.remoteFamily, each.localAddress, each.localFamily);
 };
