@@ -227,6 +227,13 @@ export const LONG = [
     env: { ROCE_HOSTILE_DECODERS: 1_000_000 },
   },
   {
+    name: 'streams',
+    set: 'security',
+    minutes: 90,
+    command: 'npx vitest run packages/rsocket packages/rdmacm/src/stream-random --testTimeout 7200000',
+    env: { ROCE_RSOCKET_MESSAGES: 1_000_000, ROCE_STREAM_ROUNDS: 10_000, ROCE_HTTP_REQUESTS: 100_000 },
+  },
+  {
     name: 'connection manager',
     set: 'security',
     minutes: 30,

@@ -4,7 +4,7 @@ import { clockOfTurns, pass, stopClock, turns } from '../../verbs-api/testing/cl
 import { openEnds, pairOf, text } from '../testing/ends.ts';
 import { addName } from '../testing/names.ts';
 import { firstOf, inTurns } from './eyeballs.ts';
-import { CmId, connect, listen } from './index.ts';
+import { answerRequests, Client, CmId, connect, listen } from './index.ts';
 
 describe('with the defaults', () => {
   test('a side that waits learns within 10 s that its peer is dead', async () => {
@@ -21,6 +21,23 @@ describe('with the defaults', () => {
     ends.cut();
     expect(await waiting).toEqual(['RETRY_EXC_ERR', 'RETRY_EXC_ERR']);
     expect(performance.now() - since).toBeLessThan(10_000);
+  });
+
+  test('requests of a Client learn within 10 s that their server is dead, without a deadline of their own', async () => {
+    clockOfTurns(2);
+    await using ends = await openEnds();
+    await using listener = await listen({ device: ends.b, port: 7, maxMessage: 64 });
+    const never = new Promise<string>(() => {});
+    const serving = listener.accept().then((connection) => answerRequests(connection, () => never));
+    serving.catch(() => {});
+    const client = new Client('10.0.0.2:7', { device: ends.a, maxMessage: 64, requestTimeout: 0 });
+    const asking = client.request('are you there?').catch((error: { attribute: string }) => error.attribute);
+    await turns(3000);
+    const since = performance.now();
+    ends.cut();
+    expect(await asking).toBe('RETRY_EXC_ERR');
+    expect(performance.now() - since).toBeLessThan(10_000);
+    await client.close();
   });
 
   test('connect gives up a machine that is off after connectTimeout', async () => {
