@@ -183,7 +183,9 @@ describe.skipIf(missing !== undefined)('the agent', () => {
         const output = await played(['--hostile', '--slow']);
         const all = wholeRun(true);
         expect(leftOut(all, output)).toEqual([]);
-        expect(output).toMatch(new RegExp(`roce0: ${all.length} rules: \\d+ pass, \\d known, 1 not testable\n`));
+        expect(output).toMatch(
+          new RegExp(`roce0: ${all.length} rules: \\d+ pass, \\d known, 1 not testable\n`),
+        );
       });
 
       test('every rule but eleven, without a privilege', async () => {

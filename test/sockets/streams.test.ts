@@ -45,7 +45,11 @@ describe('client and server on one machine', () => {
     const ports: Record<'messages' | 'stream' | 'requests' | 'rsocket' | 'http', number> = JSON.parse(said);
     const target = (kind: keyof typeof ports) => `127.0.0.1:${ports[kind]}`;
     const error = (emitter: EventEmitter) => once(emitter, 'error').then(([cause]) => cause);
-    const reason = (call: Promise<unknown>) => call.then(expect.fail, (cause) => cause);
+    const reason = (call: Promise<unknown>) =>
+      call.then(
+        () => expect.fail('it succeeded'),
+        (cause) => cause,
+      );
 
     const messages = await connect(target('messages'));
     expect(`${Buffer.from((await messages.receive())!)}`).toBe('x');
