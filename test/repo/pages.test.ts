@@ -122,6 +122,19 @@ test('README.md has at most 90 lines, and its figures are those of the benchmark
   const [own, c, tcp] = times as [number, number, number];
   const figures = `node-roce ${own.toFixed(1)} µs, the C++ program ${c.toFixed(1)} µs, TCP in Node ${tcp.toFixed(0)} µs`;
   expect(readme.replaceAll('\n', ' ')).toContain(`Round trip of 64 bytes: ${figures}`);
+  // The page that README.md links for details has the same figures.
+  const details = page('docs/performance.md');
+  expect(details).toContain(`| ${rate} Gb/s |`);
+  expect(details).toContain(`| ${own.toFixed(1)} µs | ${c.toFixed(1)} |`);
+});
+
+test('pages and the device agree about the damaged packets that an open window of Identifications accepts', async () => {
+  expect(page('packages/link/src/udp.ts')).toContain("sharing?.isAlone === false ? '32,768'");
+  const shares = (await files('docs/*.md')).flatMap((path) =>
+    [...page(path).matchAll(/\b(?:damaged packet|accepts \(one) in (\d\d,\d{3})\b/g)].map(([, share]) => share),
+  );
+  expect(shares.length).toBeGreaterThan(4);
+  expect(new Set(shares)).toEqual(new Set(['32,768']));
 });
 
 test('pages name as many conformance rules as there are', () => {
@@ -149,7 +162,8 @@ test('README.md has commands of other pages as they stand there, where tests run
   const commands = (text: string) => text.split('\n').map((line) => line.replace(/ +#.*/, '').trim());
   expect(commands(install).filter((line) => !commands(first).includes(line))).toEqual([]);
   const [job = ''] = blockOf('yaml');
-  expect(ci).toContain(job);
+  // All lines of the job: the test of the action runs the page's job as it stands.
+  expect(ci).toContain(`${job}\`\`\``);
 });
 
 test.each(['docs', 'docs/guide'])('%s/README.md leads to each page of its folder', async (folder) => {
