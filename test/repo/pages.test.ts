@@ -131,7 +131,9 @@ test('README.md has at most 90 lines, and its figures are those of the benchmark
 test('pages and the device agree about the damaged packets that an open window of Identifications accepts', async () => {
   expect(page('packages/link/src/udp.ts')).toContain("sharing?.isAlone === false ? '32,768'");
   const shares = (await files('docs/*.md')).flatMap((path) =>
-    [...page(path).matchAll(/\b(?:damaged packet|accepts \(one) in (\d\d,\d{3})\b/g)].map(([, share]) => share),
+    [...page(path).matchAll(/\b(?:damaged packet|accepts \(one) in (\d\d,\d{3})\b/g)].map(
+      ([, share]) => share,
+    ),
   );
   expect(shares.length).toBeGreaterThan(4);
   expect(new Set(shares)).toEqual(new Set(['32,768']));

@@ -145,7 +145,7 @@ test('a host may be a name, or an IPv6 address for a UDP socket', async () => {
   expect(await played('localhost', '--port', '9')).toEqual({
     code: 2,
     out: '',
-    err: 'roce conform: no agent at 127.0.0.1 port 9 (connect ECONNREFUSED 127.0.0.1:9): start one there, of roce conform --print-agent\n',
+    err: 'roce conform: no agent at 127.0.0.1 port 9 (connect ECONNREFUSED 127.0.0.1:9): compile and start the agent there first; roce conform --print-agent prints its source\n',
   });
   expect(await played('')).toMatchObject({ code: 2, err: expect.stringContaining('expected the host') });
   expect((await played('::1')).err).toContain('--link udp');

@@ -232,7 +232,7 @@ describe('--filter', () => {
     for (const command of ['dump', 'flows'])
       expect(await roce(command, '--filter', 'id ==', opAll)).toMatchObject({ code: 2, out: '' });
     const { err } = await roce('dump', '--filter', 'psn == x', opAll);
-    expect(err).toContain('--filter: "x" where expected: a number to compare psn with (at character 7)');
+    expect(err).toContain('--filter: expected a number to compare psn with; found "x" (at character 7)');
   });
 });
 

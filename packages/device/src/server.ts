@@ -67,7 +67,7 @@ function interfaceOf(address: string): NetworkInterface {
   // Any address of 127.0.0.0/8 is the loopback's.
   const nic = found ?? listInterfaces().find(({ name }) => name === 'lo' && address.startsWith('127.'));
   if (nic) return nic;
-  throw Object.assign(new Error(`${address}: is an address of no interface of this machine`), {
+  throw Object.assign(new Error(`no interface of this machine has the address ${address}`), {
     code: 'EADDRNOTAVAIL',
   });
 }

@@ -142,8 +142,8 @@ export class UdpLink extends PortLink<Port> {
   get limitations(): readonly string[] {
     return [
       ...this.#limitations,
-      `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing?.isAlone === false ? '32,768' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
-      'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
+      `Over IPv4, about one damaged packet in ${this.sharing?.isAlone === false ? '32,768' : '2^24'} passes the ICRC check, instead of one in 2^32: the kernel hides the IPv4 Identification (docs/icrc.md).`,
+      'Every packet passes through the kernel’s UDP stack, and is copied once when it is received.',
       ...(this.sharing ? [SHARED_LIMITATION] : []),
       ...bufferLimitation(this.receiveBuffer),
     ];

@@ -47,16 +47,16 @@ describe('the language', () => {
   });
 
   test.each([
-    ['', /it ends where expected: a field: n, both, word, on/, 0],
-    ['m == 1', /"m" where expected: a field/, 0],
-    ['n', /it ends where expected: a comparison of n/, 1],
-    ['n == ', /it ends where expected: a value/, 5],
-    ['n == x', /"x" where expected: a number/, 4],
+    ['', /expected a field \(n, both, word, on\), not, or \(; the expression ends there/, 0],
+    ['m == 1', /expected a field .*; found "m"/, 0],
+    ['n', /expected a comparison of n .*; the expression ends there/, 1],
+    ['n == ', /expected a value; the expression ends there/, 5],
+    ['n == x', /expected a number .*; found "x"/, 4],
     ['n contains 2', /a comparison of numbers/, 10],
     ['word < a', /==, != or contains/, 6],
     ['on == 1', /on is a flag/, 2],
-    ['(on', /it ends where expected: and, or, or \)/, 3],
-    ['on on', /"on" where expected: and, or, or the end/, 2],
+    ['(on', /expected and, or, or \); the expression ends there/, 3],
+    ['on on', /expected and, or, or the end; found "on"/, 2],
     ['on "', /can't be read from here: "/, 2],
     ['constructor == 1', /a field/, 0],
   ])('%j is refused, with the place', (text, message, position) => {

@@ -111,13 +111,14 @@ class Parser<T> {
     const field =
       name.kind === 'word' && Object.hasOwn(this.#fields, name.text) ? this.#fields[name.text] : undefined;
     if (field === undefined)
-      throw unexpected(name, `a field: ${Object.keys(this.#fields).join(', ')}; or not, or (`);
+      throw unexpected(name, `a field (${Object.keys(this.#fields).join(', ')}), not, or (`);
     const { text: op } = this.#tokens[this.#next];
     if (!COMPARISONS.has(op)) {
       if (field.kind === 'flag') return field.of;
-      throw unexpected(this.#take(), `a comparison of ${name.text}: ${[...COMPARISONS].join(' ')}`);
+      throw unexpected(this.#take(), `a comparison of ${name.text} (${[...COMPARISONS].join(' ')})`);
     }
-    if (field.kind === 'flag') throw unexpected(this.#take(), `no comparison: ${name.text} is a flag`);
+    if (field.kind === 'flag')
+      throw unexpected(this.#take(), `no comparison, because ${name.text} is a flag`);
     this.#take();
     const value = this.#take();
     if (value.kind !== 'word' && value.kind !== 'text') throw unexpected(value, 'a value');
@@ -153,7 +154,10 @@ function tokensOf(text: string): Token[] {
 }
 
 const unexpected = ({ kind, text, at }: Token, expected: string): FilterError =>
-  new FilterError(`${kind === 'end' ? 'it ends' : `"${text}"`} where expected: ${expected}`, at);
+  new FilterError(
+    `expected ${expected}; ${kind === 'end' ? 'the expression ends there' : `found "${text}"`}`,
+    at,
+  );
 
 function comparison<T>(
   field: Exclude<Field<T>, { kind: 'flag' }>,
@@ -163,7 +167,7 @@ function comparison<T>(
 ): (item: T) => boolean {
   if (field.kind === 'address') return addressTest(field, op, value, name);
   if (field.kind === 'text') return textTest(field, op, value, name);
-  if (op === 'contains') throw unexpected(value, `a comparison of numbers: ${name.text} is one`);
+  if (op === 'contains') throw unexpected(value, `a comparison of numbers, because ${name.text} is a number`);
   const wanted = numberOf(value.text);
   if (Number.isNaN(wanted)) throw unexpected(value, `a number to compare ${name.text} with`);
   if (op === '!=') return (item) => !some(field.of(item), (each) => each === wanted);

@@ -1,6 +1,7 @@
 /** `roce ping`: round trips over RC to an rping server, with statistics as ping prints them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CmId } from '@node-roce/rdmacm';
+import { RoceError } from '@node-roce/verbs-api';
 import { type LinkChoice, openOptions } from '../link-choice.ts';
 import { ping, pingText, RPING_PARAMETERS, RpingSide } from '../rping/dialogue.ts';
 import { Statistics } from '../rping/statistics.ts';
@@ -11,6 +12,7 @@ interface Given {
   count?: number;
   size: number;
   interval: number;
+  timeout: number;
   bind?: string;
   link: LinkChoice;
   udpPort: number;
@@ -18,7 +20,7 @@ interface Given {
 }
 
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
-  const { port, count, size, interval, bind, json } = given;
+  const { port, count, size, interval, timeout, bind, json } = given;
   const host = args[0];
   const id = new CmId({ deviceOptions: { port: given.udpPort, ...openOptions(given.link) } });
   const statistics = new Statistics();
@@ -27,7 +29,17 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     await id.resolveAddr({ host, port, ...(bind === undefined ? {} : { source: bind }) });
     await id.resolveRoute();
     await using side = await RpingSide.open(id, size);
-    await id.connect(RPING_PARAMETERS, { signal: terminal.signal });
+    const late = AbortSignal.timeout(timeout * 1000);
+    try {
+      await id.connect(RPING_PARAMETERS, { signal: AbortSignal.any([terminal.signal, late]) });
+    } catch (error) {
+      if (!late.aborted || terminal.signal.aborted) throw error;
+      throw new RoceError(
+        'ERR_ROCE_CM_UNREACHABLE',
+        `no answer from port ${port} of ${host} within ${timeout} s: start 'rping -s' or 'roce rping -s' there first, and try 'roce doctor ${host}'`,
+        { errno: 'ETIMEDOUT' },
+      );
+    }
     const { address } = id.remoteAddress!;
     if (!json) terminal.line(`PING ${host} (${address}) port ${port}: ${size} bytes by RDMA READ and WRITE`);
     try {

@@ -22,7 +22,7 @@ interface Given {
 }
 
 export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
-  if (given.server === given.client) throw new UsageError('expected one of -s (server) and -c (client)');
+  if (given.server === given.client) throw new UsageError('expected either -s (server) or -c (client)');
   if (given.persistent && !given.server)
     throw new UsageError('-P needs -s: only a server serves several clients');
   if (given.address === undefined)

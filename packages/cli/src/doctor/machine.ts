@@ -66,9 +66,11 @@ export async function* checkDevice(address: string): AsyncGenerator<Check> {
 function checkBuffer(granted: number, link: string): Check {
   const limit = readText('/proc/sys/net/core/rmem_max').trim() || 'unknown';
   const admin = capabilities()(CAP_NET_ADMIN);
-  const past = admin ? 'CAP_NET_ADMIN goes past it' : 'without CAP_NET_ADMIN, that is the limit';
+  const past = admin
+    ? 'with CAP_NET_ADMIN, this limit does not apply'
+    : 'without CAP_NET_ADMIN, this is the limit';
   // Node can't force the size, whatever its capabilities.
-  const text = `${granted} bytes granted (net.core.rmem_max is ${limit}; ${link === 'dgram' ? 'that is the limit' : past})`;
+  const text = `${granted} bytes granted (net.core.rmem_max is ${limit}; ${link === 'dgram' ? 'this is the limit' : past})`;
   if (granted >= ENOUGH_BUFFER) return ok('receive buffer', text);
   return warn(
     'receive buffer',

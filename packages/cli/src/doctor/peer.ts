@@ -32,7 +32,7 @@ export async function findWay(peer: string, bind: string | undefined): Promise<W
   } catch (error) {
     return fail(
       'route',
-      `cannot find the address of ${peer} (${(error as NodeJS.ErrnoException).code}): give an address`,
+      `cannot find the address of ${peer} (${(error as NodeJS.ErrnoException).code}): check the name, or give an IP address`,
     );
   }
   if (lacksZone(address)) {

@@ -26,7 +26,7 @@ export function checkXdp(): Check {
     : `path MTU up to 2048 (4096 from Linux ${XDP_LARGE_FRAMES_LINUX.join('.')})`;
   return ok(
     'xdp',
-    `this process may open link: 'xdp', ${mtu}; which mode an interface takes shows when it is opened`,
+    `this process may open link: 'xdp', ${mtu}; roce doctor --xdp shows which mode an interface supports`,
   );
 }
 

@@ -198,6 +198,12 @@ export const adapterCommands: readonly CommandSpec[] = [
       },
       { flags: '-s, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
       { flags: '-i, --interval <seconds>', summary: 'Time between pings', parse: seconds, fallback: 1 },
+      {
+        flags: '--timeout <seconds>',
+        summary: 'Give up if the server has not accepted the connection after this time',
+        parse: seconds,
+        fallback: 10,
+      },
       bind('Local address to use (default: that of the route to the server)', 'I', '--source'),
       link,
       udpPort,

@@ -191,7 +191,7 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'report <files...>',
     summary: 'Write an HTML report of a capture: findings, connections, plots, ladders, packets',
     description:
-      'One file that opens in any browser and loads nothing else: a summary and the findings first, then exchanges of the ' +
+      'Writes one HTML file that opens in any browser and loads nothing else: a summary and the findings first, then exchanges of the ' +
       'connection manager, pause frames, and each connection with its PSNs, throughput and latency over time, a ladder of ' +
       'its packets with all their fields, and its messages. If the ' +
       `capture is long, the page has a part of it, and lists what was left out. ${SEVERAL} ${DAMAGED}`,
@@ -215,7 +215,7 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'view',
     summary: 'Serve a page that analyzes captures in the browser',
     description:
-      'Drop captures on the page: it reads them in a worker of the browser, and shows the report of roce report. Nothing leaves the browser. ' +
+      'Serves a page to this machine only, and prints its address. Drop captures on the page: the browser reads them, and shows the report of roce report. Nothing leaves the browser. ' +
       'With -o, the page is written into one file, which opens without a server and without node-roce.',
     options: [
       {
@@ -252,9 +252,9 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'compare <a> <b>',
     summary: 'Compare two captures of one path: packets lost between the capture points, and delays',
     description:
-      'Two captures that were taken at the same time at two places, such as both ends. Estimates the offset of their ' +
-      'clocks, then the delay from tap to tap in each direction, and lists packets that were lost, damaged or ' +
-      'duplicated between the taps. Files are read twice, so standard input cannot be compared.',
+      'Compares two captures that were taken at the same time at two places, such as both ends. Estimates the offset of their ' +
+      'clocks, then the delay from one place to the other in each direction, and lists packets that were lost, damaged or ' +
+      'duplicated between the two places. Files are read twice, so standard input cannot be compared.',
     options: [
       port,
       {
@@ -281,7 +281,7 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'ladder <files...>',
     summary: 'Draw the packets of a connection as a ladder, in SVG',
     description:
-      'One arrow per packet between the two ends, in the order of the capture, with retransmissions and their causes, ' +
+      'Draws one arrow per packet between the two ends, in the order of the capture, with retransmissions and their causes, ' +
       'NAKs, and gaps in time. The same capture gives the same drawing. If a capture has several connections, --qp or ' +
       `--connection selects one. ${SEVERAL}`,
     options: [

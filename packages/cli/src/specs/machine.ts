@@ -9,7 +9,7 @@ export const machineCommands: readonly CommandSpec[] = [
     usage: 'capture',
     summary: 'Capture the RoCE packets of an interface, into a file or as a live table',
     description:
-      'A filter in the kernel selects RoCE v2 (UDP port 4791) and v1, with or without VLAN tags. Without -w, a table of ' +
+      'Records RoCE v2 packets (UDP port 4791) and v1 packets, with or without VLAN tags; a filter in the kernel selects them. Without -w, a table of ' +
       'the flows is shown each second (retx: requests whose PSN was seen before, which are retransmitted, late or duplicated; ' +
       'bad: wrong ICRCs; CE: marked by ECN); if stdout is not a terminal, one line with the totals. Ctrl-C ends the capture and leaves a valid file. ' +
       'Frames that the kernel dropped are counted. Needs the capability CAP_NET_RAW. A network card that does RoCE in ' +
@@ -96,7 +96,7 @@ export const machineCommands: readonly CommandSpec[] = [
     usage: 'doctor [peer]',
     summary: 'Check this machine for software RoCE, and the route to a peer',
     description:
-      'Each check reports ok, warn or fail, with a remedy. The command changes nothing on the machine, except with --xdp. It sends one ' +
+      'Checks what software RoCE needs. Each check reports ok, warn or fail, with a remedy. The command changes nothing on the machine, except with --xdp. It sends one ' +
       'empty UDP datagram to port 4791 of the peer. The exit code is 1 if a check fails.',
     options: [
       bind('Local address to check (default: that of the route to the peer)'),

@@ -40,7 +40,7 @@ export const programCommands: readonly CommandSpec[] = [
     usage: 'device',
     summary: 'Run a device for the programs of roce run',
     description:
-      'Programs of this user use the device over a Unix socket. Each program has its own objects, which are destroyed when the program ' +
+      'Runs an RDMA device in software. Programs of this user (roce run) use the device over a Unix socket. Each program has its own objects, which are destroyed when the program ' +
       'ends. A line on stderr names each program that connects or ends.',
     options: [
       bind(

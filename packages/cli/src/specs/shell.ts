@@ -6,7 +6,7 @@ export const completionCommand = (commands: () => readonly CommandSpec[]): Comma
   usage: 'completion <shell>',
   summary: 'Print a script that completes roce command lines in bash, zsh or fish',
   description:
-    'The script completes commands, options, and their values, files and interfaces. Source it in the start file of the shell.',
+    'Prints a script that completes commands, options, and their values, files and interfaces. Source the script in the start file of the shell.',
   options: [],
   choices: { shell: SHELLS },
   examples: [

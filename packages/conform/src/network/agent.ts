@@ -67,7 +67,7 @@ export class Agent {
       const { message } = cause as Error;
       const why = message.startsWith('no agent') ? '' : ` (${message})`;
       throw new Error(
-        `no agent at ${host} port ${port}${why}: start one there, of roce conform --print-agent`,
+        `no agent at ${host} port ${port}${why}: compile and start the agent there first; roce conform --print-agent prints its source`,
         {
           cause,
         },
