@@ -7,6 +7,7 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+import type { Analysis } from '@node-roce/capture';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type Judgement, judge, type Shares, statementsOf } from './real/judge.ts';
 import { judgeVerdict, type VerdictJudgement } from './real/judge-verdict.ts';
@@ -27,6 +28,8 @@ const TAPS = ['a', 'b'] as const satisfies Tap[];
 const truths: Truth[] = [];
 const judgements: Judgement[] = [];
 const verdicts: (VerdictJudgement & { name: string; tap: Tap; text: string })[] = [];
+/** Recoveries for a damaged packet that the tap shows, and whether the analysis names the damage. */
+const damages: { recovery: string; isNamed: boolean }[] = [];
 
 beforeAll(async () => {
   for (const name of names) {
@@ -39,11 +42,35 @@ beforeAll(async () => {
       judgements.push(judge(truth, tap, statements, { log, frames: readCapture(path) }));
       const { verdict } = statements.analysis;
       verdicts.push({ name, tap, text: verdict.text, ...judgeVerdict(verdict, truth, tap) });
+      damages.push(...damagesOf(truth, tap, statements.analysis));
     }
   }
   const file = process.env.ROCE_CAPTURES_JUDGED;
   if (file) writeFileSync(file, listed());
 });
+
+/** The link damaged the packet on its way to this tap, and one end asked for it: by a NAK, or as a response behind it came. */
+function damagesOf({ name, events }: Truth, tap: Tap, { connections }: Analysis): typeof damages {
+  const named = new Set(
+    connections.flatMap(({ recoveries }) =>
+      recoveries.filter(({ reason }) => reason === 'damaged').map(({ frame }) => frame),
+    ),
+  );
+  return (
+    events
+      .filter(({ cause, lost: { fate, frame } }) => {
+        const isAsked = cause === 'sequence-nak' || cause === 'implied-nak';
+        return isAsked && fate === 'damaged' && frame !== undefined && frame.from !== tap;
+      })
+      .map(({ frames }) => frames.flatMap((packet) => packet[tap]))
+      .filter((again) => again.length > 0)
+      // Its first packet may be damaged again: then it begins with the next, as the tap shows it.
+      .map((again) => ({
+        recovery: `${name}-${tap} frame ${again[0]}`,
+        isNamed: again.some((frame) => named.has(frame)),
+      }))
+  );
+}
 
 const witnessOf = (name: string) =>
   JSON.parse(gunzipSync(readFileSync(`${captures}${name}.witness.gz`)).toString());
@@ -162,6 +189,13 @@ test('verdicts: 95 of 100 right, at most one of 100 wrong', () => {
   console.log(`verdicts: ${of('right').length} right, ${of('partly').length} partly, ${wrong.length} wrong`);
   expect(wrong.length, wrong.join('\n')).toBeLessThanOrEqual(0.01 * verdicts.length);
   expect(of('right').length).toBeGreaterThanOrEqual(0.95 * verdicts.length);
+});
+
+test('damage is named in at least 45 of 47 recoveries that it made necessary, and that were asked for', () => {
+  const unnamed = damages.filter(({ isNamed }) => !isNamed).map(({ recovery }) => recovery);
+  console.log(`damage: ${damages.length - unnamed.length} of ${damages.length} recoveries named`);
+  expect(damages.length).toBeGreaterThanOrEqual(47);
+  expect(unnamed.length / damages.length, unnamed.join('\n')).toBeLessThanOrEqual(2 / 47);
 });
 
 test('test/evidence/captures-judged.md lists them', () => {

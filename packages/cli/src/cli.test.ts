@@ -450,7 +450,7 @@ describe('export', () => {
   });
 
   test('messages and flows: dates instead of seconds', async () => {
-    const file = join(captures, 'cm_rping.pcap');
+    const file = join(captures, 'loss15_cm.pcap');
     const first = (await roce(['dump', '--time', 'utc', '-c', '1', file])).out;
     const date = /\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z/.exec(first)![0];
     const flows = (await roce(['flows', '--time', 'utc', file])).out;

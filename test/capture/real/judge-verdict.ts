@@ -19,13 +19,17 @@ function kindsOf({ cause, lost, side }: TruthEvent, tap: Tap, text: string, hasL
   const { what, fate, frame } = lost;
   // It came to this tap over the link, or left from here.
   const isFar = frame !== undefined && frame !== null ? frame.from !== tap : side !== tap;
-  if (fate === 'damaged') return isFar ? ['damaged-on-the-way'] : ['packets-lost'];
-  if (fate === 'late' || fate === 'reordered') return isFar ? ['reordering'] : ['packets-lost', 'reordering'];
+  if (fate === 'damaged') return isFar ? ['damaged-on-the-way'] : naming('damaged', text);
+  if (fate === 'late' || fate === 'reordered')
+    return isFar ? ['reordering'] : [...naming('reordered', text), 'reordering'];
   if (fate === 'lost' || what === 'receiver') return ['packets-lost'];
   // Nothing was lost, or a packet behind the one that the requester began with.
   const arrived = ['spurious-retransmission', 'host-stood-still', 'slow-responder'];
   return hasLosses || text.includes('delayed') ? [...arrived, 'packets-lost', 'reordering'] : arrived;
 }
+
+/** Behind the tap losses are right if the text names this fate, too. */
+const naming = (fate: string, text: string): string[] => (text.includes(fate) ? ['packets-lost'] : []);
 
 const nameOf = ({ cause, lost: { what, fate } }: TruthEvent): string =>
   cause === 'rnr' ? 'not ready' : `${what}${fate === undefined ? '' : ` ${fate}`}`;
@@ -71,6 +75,9 @@ function quietTruth(truth: Truth, tap: Tap): [kinds: string[], words: string] {
   const here = (packets: readonly Frames[]) => packets.filter((packet) => packet[tap].length > 0);
   if (here(truth.fatalNaks).length > 0) return [['nak-remote-access-error', 'nak-invalid-request'], 'a NAK'];
   if (here(truth.pfc).length > 0) return [['pause'], `${here(truth.pfc).length} pause frames`];
+  // Duplicates behind the tap may show themselves by ACKs that come twice.
+  const isDoubled = truth.duplicated.some((packet) => packet[tap].length > 1);
+  if (isDoubled) return [['repeated-frames'], `${truth.duplicated.length} packets duplicated`];
   if (here(truth.marked).some(({ from }) => from !== tap))
     return [['ecn-marked'], `${here(truth.marked).length} packets marked`];
   if (truth.cm.length > 0 && truth.faults.some((fault) => fault.includes(' cm ')))

@@ -66,6 +66,8 @@ export interface Overview {
   goBacks: number;
   causes: Record<RetransmitCause, number>;
   sides: Record<TapSide, number>;
+  /** Packets that were lost or late between a host and the capture point (of those listed): the hosts with most first. */
+  lostNear: { host: string; packets: number }[];
   /** The two hosts with most retransmissions; undefined without any. */
   worstPath: { from: string; to: string; retransmitted: number } | undefined;
   /** The receiver with most senders, from three on, if packets to it were retransmitted or marked. */

@@ -131,6 +131,7 @@ export class FlowAnalyzer {
       ),
       gidPairs: gidPairs(states, addressOf),
       addressOf,
+      heardAt: (index) => this.#heard.of(index),
     };
     const subjects = subjectsOf(states, capture);
     const verdicts = verdictsOf({ capture, states, connections, subjects });

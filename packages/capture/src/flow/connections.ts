@@ -3,6 +3,7 @@ import { PSN_MASK } from '@node-roce/wire';
 import type { Addresses } from '../read/packet.ts';
 import type { Connection, DirectionPath, Endpoint, LadderPacket, Message, Verdict } from './analysis.ts';
 import { DistributionBuilder } from './record/distribution.ts';
+import { reasonOf } from './record/recoveries.ts';
 import { commonSums } from './record/series.ts';
 import type { ConnectionState, Direction } from './track/direction.ts';
 import { NO_COUNTS } from './track/direction.ts';
@@ -69,16 +70,11 @@ export class ConnectionBuilder {
       readRoundTrip: merged(both.map((direction) => direction.requester?.readRoundTrip)),
       cnpDelay: merged(both.map((direction) => direction.path.congestion.delay)),
       rnrWait: merged(both.map((direction) => direction.requester?.rnrWait)),
-      recoveries: both.flatMap(({ record, from }) =>
-        record.recoveries.kept.map(({ episode, ...recovery }) => ({
-          from,
-          ...recovery,
-          reason:
-            recovery.damaged === undefined
-              ? (episode?.judgeRecovery(recovery.cause, recovery.grade, recovery.missing).reason ??
-                'not-known')
-              : 'damaged',
-        })),
+      recoveries: both.flatMap(({ record, from, isDoubled }) =>
+        record.recoveries.kept.map((recovery) => {
+          const { episode: _, ...shown } = recovery;
+          return { from, ...shown, reason: reasonOf(recovery, isDoubled).reason };
+        }),
       ),
       stalls: both
         .flatMap(({ requester, from }) =>

@@ -1,10 +1,13 @@
-/** The capture at a glance: what was sent, what was retransmitted and why, on whose side of the tap, and the worst path. */
+/** The capture at a glance: what was sent, what was retransmitted and why, next to which host, and the worst path. */
 import { counted, formatBytes, formatCount } from '../units.ts';
 import type { Connection, EpisodeReason, Overview, Recovery, RetransmitCause } from './analysis.ts';
 import { newCauses } from './record/recoveries.ts';
 
 /** So many senders to one receiver are an incast, where that receiver's packets are retransmitted or marked. */
 const MIN_INCAST = 3;
+
+/** Hosts that the text names, of those next to which packets were lost. */
+const MAX_NEAR = 4;
 
 /** Reasons of recoveries for which nothing was lost or late on the way. */
 const ARRIVED: ReadonlySet<EpisodeReason> = new Set(['spurious', 'stood-still', 'not-ready']);
@@ -21,12 +24,19 @@ export function overviewOf(connections: readonly Connection[]): Overview {
   const paths = new Map<string, Path>();
   const causes = newCauses();
   const sides: Record<Recovery['side'], number> = { requester: 0, responder: 0, unknown: 0 };
+  const near = new Map<string, number>();
   const sums = { messages: 0, bytes: 0, retransmitted: 0, goBacks: 0 };
   for (const { a, b, aToB, bToA, messagesFromA, messagesFromB, recoveries } of connections) {
     hosts.add(a.address);
     hosts.add(b.address);
     sums.messages += messagesFromA.total + messagesFromB.total;
-    for (const { side, reason } of recoveries) if (!ARRIVED.has(reason)) sides[side]++;
+    for (const { from, side, reason } of recoveries) {
+      if (ARRIVED.has(reason)) continue;
+      sides[side]++;
+      if (side === 'unknown') continue;
+      const host = (side === 'requester') === (from === 'a') ? a.address : b.address;
+      near.set(host, (near.get(host) ?? 0) + 1);
+    }
     for (const [from, to, counts] of [
       [a.address, b.address, aToB],
       [b.address, a.address, bToA],
@@ -57,6 +67,9 @@ export function overviewOf(connections: readonly Connection[]): Overview {
     ...sums,
     causes,
     sides,
+    lostNear: [...near]
+      .map(([host, count]) => ({ host, packets: count }))
+      .sort((x, y) => y.packets - x.packets),
     worstPath: worst && { from: worst.from, to: worst.to, retransmitted: worst.retransmitted },
     incast: incastOf(all),
   };
@@ -89,7 +102,7 @@ const CAUSE_NAMES: Readonly<Record<RetransmitCause, [one: string, many: string]>
 
 /** The overview in sentences; only about events that happened. */
 export function overviewText({ hosts, connections, messages, bytes, ...rest }: Overview): string[] {
-  const { retransmitted, goBacks, causes, sides, worstPath, incast } = rest;
+  const { retransmitted, goBacks, causes, lostNear, worstPath, incast } = rest;
   const lines = [
     `${counted(connections, 'connection')} of ${counted(hosts, 'host')}, ${counted(messages, 'message')}, ${formatBytes(bytes)} of payload`,
   ];
@@ -101,10 +114,14 @@ export function overviewText({ hosts, connections, messages, bytes, ...rest }: O
       `${counted(retransmitted, 'packet')} retransmitted in ${counted(goBacks, 'recovery', 'recoveries')} (go-back-N)${recoveries}`,
     );
   }
-  if (sides.requester + sides.responder > 0)
+  if (lostNear.length > 0) {
+    const parts = lostNear
+      .slice(0, MAX_NEAR)
+      .map(({ host, packets }) => `${formatCount(packets)} between ${host} and the capture point`);
     lines.push(
-      `lost or late: ${formatCount(sides.requester)} on the requester's side of the capture, ${formatCount(sides.responder)} on the responder's`,
+      `lost, damaged or late: ${parts.join(', ')}${lostNear.length > MAX_NEAR ? `, and near ${counted(lostNear.length - MAX_NEAR, 'other host')}` : ''}`,
     );
+  }
   if (worstPath !== undefined && connections > 1)
     lines.push(
       `most retransmissions: ${worstPath.from} → ${worstPath.to}, ${counted(worstPath.retransmitted, 'packet')}`,

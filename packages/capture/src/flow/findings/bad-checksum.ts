@@ -1,41 +1,86 @@
 /** Packets have a wrong IPv4 or UDP checksum. */
 import { counted } from '../../units.ts';
-import { event } from './chain.ts';
+import type { ChainEvent } from '../facts.ts';
+import type { Direction } from '../track/direction.ts';
+import { event, inOrder } from './chain.ts';
 import { type Cause, findingOf, Rank, rule, SILENCE, type Silence, Stage, type Subject } from './rule.ts';
 
-function causes(subject: Subject): Cause<'bad-checksum', Silence>[] {
-  const { direction } = subject;
+/** The wrong checksums of one direction; undefined: there are none. */
+function wrongOf(direction: Direction) {
   const { checked, badIp, badUdp, zeroIp, firstBad } = direction.path.facts;
   const bad = badIp + badUdp;
-  if (bad + zeroIp === 0) return [];
-  const { requester, responder } = subject;
-  // A checksum of 0 alone proves nothing: adapters fill it in behind the tap of a sending host.
-  const isSilent = bad > 0 && direction.isUnanswered;
+  if (bad + zeroIp === 0) return undefined;
+  return {
+    checked,
+    firstBad,
+    count: Math.max(badIp + zeroIp, badUdp),
+    which: badUdp > badIp + zeroIp ? 'UDP' : 'IPv4 header',
+    // A checksum of 0 alone proves nothing: adapters fill it in behind the tap of a sending host.
+    isZero: bad === 0,
+    isSilent: bad > 0 && direction.isUnanswered,
+  };
+}
+
+type Wrong = NonNullable<ReturnType<typeof wrongOf>>;
+
+const firstOf = ({ firstBad, which }: Wrong, sender: string): ChainEvent[] =>
+  event(firstBad, `the first packet of ${sender} with a wrong ${which} checksum`);
+
+function textOf(
+  { direction, requester, responder }: Subject,
+  wrong: Wrong,
+  other: Wrong | undefined,
+): string {
+  const { isZero, isSilent, which } = wrong;
+  const who = other === undefined ? `${requester} sends` : `${requester} and ${responder} send`;
+  if (isZero)
+    return `${who} IPv4 header checksums of 0: hosts drop such packets, unless ${other === undefined ? 'its adapter fills' : 'adapters fill'} them in later.`;
   const { peer, counts } = direction;
   const isTaken =
     peer !== undefined &&
     counts.retransmitted + peer.counts.retransmitted === 0 &&
     counts.responses + peer.counts.responses > 0;
-  const which = badUdp > badIp + zeroIp ? 'UDP' : 'IPv4 header';
-  const count = Math.max(badIp + zeroIp, badUdp);
-  const text =
-    bad === 0
-      ? `${requester} sends IPv4 header checksums of 0: hosts drop such packets, unless its adapter fills them in later.`
-      : `${requester} sends wrong ${which} checksums (${count} of ${checked} checked); ${isSilent ? 'hosts drop such packets' : isTaken ? `${responder} takes them all the same` : 'adapters may take such packets, hosts drop them'}.`;
+  const takers = other === undefined ? `${responder} takes` : 'both take';
+  const effect = isSilent
+    ? 'hosts drop such packets'
+    : isTaken
+      ? `${takers} them all the same`
+      : 'adapters may take such packets, hosts drop them';
+  const count = wrong.count + (other?.count ?? 0);
+  const checked = wrong.checked + (other?.checked ?? 0);
+  return `${who} wrong ${which} checksums (${count} of ${checked} checked); ${effect}.`;
+}
+
+function causes(subject: Subject): Cause<'bad-checksum', Silence>[] {
+  const { direction, requester, responder } = subject;
+  const wrong = wrongOf(direction);
+  if (wrong === undefined) return [];
+  const { which, count, checked, isZero, isSilent, firstBad } = wrong;
+  const opposite = direction.peer && wrongOf(direction.peer);
+  // Both ends do the same: told once.
+  const isOfBoth =
+    opposite !== undefined &&
+    [opposite.which, opposite.isZero, opposite.isSilent].join() === [which, isZero, isSilent].join();
+  const other = isOfBoth ? opposite : undefined;
+  const sum = count + (other?.count ?? 0);
   return [
     {
       kind: 'bad-checksum',
-      severity: isSilent ? 'error' : bad > 0 ? 'warning' : 'note',
+      severity: isSilent ? 'error' : isZero ? 'note' : 'warning',
       rank: isSilent ? Rank.ENDS : Rank.NOTE,
       weight: 7,
-      certainty: isSilent || bad < 3 ? 'likely' : 'certain',
-      text,
+      certainty: isSilent || isZero || sum < 3 ? 'likely' : 'certain',
+      text: textOf(subject, wrong, other),
       culprit: requester,
-      chain: event(firstBad, `the first packet with a wrong ${which} checksum`),
+      chain: inOrder([
+        ...firstOf(wrong, requester),
+        ...(other === undefined ? [] : firstOf(other, responder)),
+      ]),
       explains: isSilent ? SILENCE : [],
+      isSaid: isOfBoth && direction.from === 'b',
       finding: findingOf(
         subject,
-        `${count} of ${counted(checked, 'packet')} that were checked have ${bad === 0 ? 'an IPv4 header checksum of 0' : `a wrong ${which} checksum`}`,
+        `${count} of ${counted(checked, 'packet')} that were checked have ${isZero ? 'an IPv4 header checksum of 0' : `a wrong ${which} checksum`}`,
         'At a tap on the sending host the adapter fills checksums in later. Elsewhere: damage, or a program that computes them wrongly.',
         [firstBad],
         count,

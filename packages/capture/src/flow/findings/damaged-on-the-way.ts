@@ -1,15 +1,8 @@
 /** The receiver missed a packet that came with a wrong ICRC. */
 import { counted } from '../../units.ts';
 import { event } from './chain.ts';
-import { closed, network, ofThemCertain, psnOf, RECOVERED, type Telling } from './recovery-row.ts';
+import { closed, network, ofThemCertain, psnOf, RECOVERED, wayOf } from './recovery-row.ts';
 import { rule } from './rule.ts';
-
-/** The direction that the damaged packets came from; both, if some are requests and some answers. */
-function wayOf({ recoveries, requester, responder }: Telling): string {
-  const answers = recoveries.filter(({ missing }) => missing === 'response').length;
-  if (answers > 0 && answers < recoveries.length) return `between ${requester} and ${responder}`;
-  return answers > 0 ? `from ${responder} to ${requester}` : `from ${requester} to ${responder}`;
-}
 
 export const damagedOnTheWay = rule({
   kinds: [
@@ -23,8 +16,9 @@ export const damagedOnTheWay = rule({
     reason: 'damaged',
     kind: 'damaged-on-the-way',
     culprit: network,
+    isOfBoth: true,
     text: (telling) =>
-      `The network damaged packets ${wayOf(telling)} (wrong ICRC); this explains ${telling.whoseShare}.`,
+      `The network damaged packets ${wayOf(telling)} (wrong ICRC); this explains ${telling.share}.`,
     chain: (telling) => [
       ...event(
         telling.shown.damagedFrame || telling.recoveries[0].damaged,

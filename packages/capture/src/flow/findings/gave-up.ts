@@ -80,6 +80,10 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
   const { requester, responder } = subject;
   const { sends, rnrNaks, failure, isShown, isCertain } = lastFailure;
   const given = isShown ? `; ${requester} gave up` : '';
+  // Its host is there, and the way to it: only this queue pair is silent.
+  const heardAt = subject.capture.heardAt(subject.direction.key.destination);
+  const isThere = heardAt > last.start && heardAt > (peer?.span.end ?? 0);
+  const alive = isThere ? '; its host still sends' : '';
   const chain = [
     ...event(last.firstFrame, `${requester} sends ${wordsOf(last)} (PSN ${formatPsn(last.firstPsn)})`),
     ...event(last.lastFrame, `${requester} sends it for the last time, ${counted(sends, 'time')} in all`),
@@ -101,7 +105,7 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
     ];
   }
   if (peer === undefined || peer.counts.packets === 0) {
-    const text = `${responder} did not answer ${requester}: ${counted(sends, 'copy', 'copies')}${given}; the capture shows one direction only.`;
+    const text = `${responder} did not answer ${requester}: ${counted(sends, 'copy', 'copies')}${given}${isThere ? alive : '; the capture shows one direction only'}.`;
     return [{ ...base, kind: failure, certainty: 'likely', text, culprit: responder }];
   }
   const answered = tracker?.hasProgress === true || peer.counts.responses > 0;
@@ -114,7 +118,7 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
       kind: failure,
       // A cut wire looks the same.
       certainty: 'likely',
-      text: `${responder} ${since}: ${counted(sends, 'copy', 'copies')} unanswered${given}.`,
+      text: `${responder} ${since}: ${counted(sends, 'copy', 'copies')} unanswered${given}${alive}.`,
       culprit: responder,
       chain: inOrder([
         ...event(answered ? peer.span.lastFrame : 0, `the last packet of ${responder}`),

@@ -1,8 +1,9 @@
 /** A sender whose ICRCs are all wrong, and the mistake behind them. */
 import { counted } from '../../units.ts';
-import type { Certainty } from '../facts.ts';
+import type { Certainty, ChainEvent } from '../facts.ts';
+import type { Direction } from '../track/direction.ts';
 import { type IcrcTrial, mistakeText, type RewrittenField } from '../track/icrc-trial.ts';
-import { event } from './chain.ts';
+import { event, inOrder } from './chain.ts';
 import {
   type Capture,
   type Cause,
@@ -20,22 +21,31 @@ const ANSWERED =
   'As such packets are answered, perhaps the capture shows them before the adapter writes the ICRC.';
 const ANSWERED_REWRITTEN = 'As such packets are answered, perhaps a tool rewrote the addresses in the file.';
 
+/** No packet of the direction has a right ICRC. */
+const trialOf = ({ path: { trial }, counts }: Direction): IcrcTrial | undefined =>
+  counts.icrcBad < 2 || counts.icrcBad < counts.packets ? undefined : trial;
+
+const firstOf = (direction: Direction, sender: string): ChainEvent[] =>
+  event(
+    direction.record.events.get('icrc-bad')?.frames[0],
+    `the first of ${counted(direction.counts.icrcBad, 'packet')} from ${sender}, all with a wrong ICRC`,
+  );
+
 function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad' | 'ghost-acks'>[] {
-  const { direction } = subject;
-  const {
-    path: { trial },
-    counts,
-    peer,
-  } = direction;
-  if (trial === undefined || counts.icrcBad < 2 || counts.icrcBad < counts.packets) return [];
-  const { requester } = subject;
-  const { mistake, rewritten } = trial;
+  const { direction, requester, responder } = subject;
+  const { counts, peer } = direction;
+  const trial = trialOf(direction);
+  if (trial === undefined) return [];
   const frames = direction.record.events.get('icrc-bad')?.frames ?? [];
   const answer = peer !== undefined && peer.counts.packets > 0 ? '' : '; nobody answers such packets';
   const { what, advice, culprit, certainty } = explanation(requester, trial);
   const isAnswered = counts.requests > 0 && (peer?.counts.responses ?? 0) > 0;
   const answered = culprit === 'network' ? ANSWERED_REWRITTEN : ANSWERED;
   const hint = isAnswered ? `${advice} ${answered}` : advice;
+  // Both ends make one mistake, or one device rewrites the packets of both.
+  const other = peer && trialOf(peer);
+  const isOfBoth = other !== undefined && explanation(requester, other).what === what;
+  const chain = firstOf(direction, requester);
   return [
     {
       kind: 'icrc-never-right',
@@ -43,16 +53,16 @@ function causes(subject: Subject): Cause<'icrc-never-right', Silence | 'icrc-bad
       rank: Rank.ENDS,
       weight: 10,
       certainty,
-      text: `No ICRC from ${requester} is right: ${what}${answer}.`,
+      text: isOfBoth
+        ? `No ICRC from ${requester} or ${responder} is right: ${what.replace(/^its ICRC/, 'each')}.`
+        : `No ICRC from ${requester} is right: ${what}${answer}.`,
       culprit,
-      chain: event(
-        frames[0],
-        `the first of ${counted(counts.icrcBad, 'packet')} from ${requester}, all with a wrong ICRC`,
-      ),
+      chain: isOfBoth ? inOrder([...chain, ...firstOf(peer!, responder)]) : chain,
       explains: [...SILENCE, 'icrc-bad', 'ghost-acks'],
+      isSaid: isOfBoth && direction.from === 'b',
       finding: findingOf(
         subject,
-        `all ${counted(counts.icrcBad, 'packet')} have a wrong ICRC: ${rewritten !== undefined && mistake === undefined ? `the ${rewritten.field} was changed on the way (NAT)` : what}`,
+        `all ${counted(counts.icrcBad, 'packet')} have a wrong ICRC: ${trial.rewritten !== undefined && trial.mistake === undefined ? `the ${trial.rewritten.field} was changed on the way (NAT)` : what}`,
         hint,
         frames,
         counts.icrcBad,

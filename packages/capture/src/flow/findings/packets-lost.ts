@@ -1,6 +1,8 @@
 /** A packet, or the answer to it, was lost and retransmitted. */
+import type { DirectionCounts } from '../facts.ts';
+import type { OpenRecovery } from '../record/recoveries.ts';
 import { event } from './chain.ts';
-import { closed, network, ofThemCertain, RECOVERED, sent, type Telling } from './recovery-row.ts';
+import { closed, network, ofThemCertain, psnOf, RECOVERED, sent, type Telling } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 /** A verdict has no more. */
@@ -8,8 +10,10 @@ const MAX_WORDS = 20;
 
 const ALIKE =
   'Loss, damage, reordering and delay look the same from here: a capture at the other end shows which it is.';
-const DAMAGED =
-  'Packets of this connection come to the capture point with a wrong ICRC: behind it they may be damaged, too.';
+const ALIKE_GONE = 'Loss and damage look the same from here: a capture at the other end shows which it is.';
+/** What happened to packets in front of the capture point. */
+const seen = (what: string): string =>
+  `Packets of this connection come to the capture point ${what}: behind it they may be, too.`;
 
 const DROPS =
   'Look at drops in switches and NICs between them: buffers, PFC, ECN, CRC errors, paths that reorder.';
@@ -19,7 +23,7 @@ const LATEST = 100e6;
 
 /** Packets that the text calls lost may still be on their way where the capture ends. */
 const mayCome = (telling: Telling): boolean =>
-  placeOf(telling, '', '')[1] === 'lost' &&
+  fateOf(telling) === Fate.LOST &&
   telling.captureEnd - Math.max(...telling.recoveries.map(({ time }) => time)) < LATEST;
 
 /** Recoveries for which the capture shows what was missing, and on which side. */
@@ -28,24 +32,73 @@ const proven = ({ recoveries }: Telling): number =>
     ({ side, missing, grade }) => side !== 'unknown' && missing !== 'either' && grade === 'certain',
   ).length;
 
+/** The counts of both directions of the connection. */
+const countsOf = ({ direction }: Telling): DirectionCounts[] =>
+  [direction.counts, direction.peer?.counts].filter((counts) => counts !== undefined);
+
 /** Some packets of either direction, not all of one, have a wrong ICRC. */
-const isDamagedHere = ({ direction }: Telling): boolean =>
-  [direction.counts, direction.peer?.counts].some(
-    (counts) => counts !== undefined && counts.icrcBad > counts.icrcTaken,
+const isDamagedHere = (telling: Telling): boolean =>
+  countsOf(telling).some(({ icrcBad, icrcTaken }) => icrcBad > icrcTaken);
+
+const isReorderedHere = ({ direction }: Telling): boolean =>
+  [direction, direction.peer].some((each) => each?.record.events.get('late') !== undefined);
+
+/** How packets may have got lost: behind the capture point, or where the place is not known, more than one way looks the same. */
+const Fate = {
+  LOST: 'lost',
+  GONE: 'lost or damaged',
+  UNSEEN: 'lost, damaged, reordered or delayed',
+} as const;
+
+/**
+ * The packet was lost on its way to the capture point: those before it and behind it came. A response that is only late comes, too, later
+ * than the one to the retransmission.
+ */
+const isBefore = ({ missing, side }: OpenRecovery, isTwice: boolean): boolean =>
+  (missing === 'request' && side === 'requester') ||
+  (missing === 'response' && side === 'responder' && !isTwice);
+
+/** The answer passed, and the requester asked again: it was lost, damaged or late behind the capture point. */
+const isAnsweredHere = ({ missing, side }: OpenRecovery): boolean =>
+  missing === 'response' && side === 'requester';
+
+/** Packets that came late would be answered, too: more than one answer to a packet. */
+const isAnsweredTwice = (telling: Telling): boolean =>
+  countsOf(telling).some(({ ghostAcks, repeatedResponses }) => ghostAcks + repeatedResponses > 0);
+
+function fateOf(telling: Telling): string {
+  const { recoveries, shown } = telling;
+  const known = recoveries.filter(({ side }) => side !== 'unknown');
+  const isTwice = isAnsweredTwice(telling);
+  const before = known.filter((recovery) => isBefore(recovery, isTwice)).length;
+  if (before > 0 && before === known.length && shown.side !== 'unknown') return Fate.LOST;
+  // A path that loses packets in one direction, and neither damages nor reorders any, loses those in the other, too.
+  const isClean = !isDamagedHere(telling) && !isReorderedHere(telling);
+  const share = isOnePlace(telling) ? 4 : 2;
+  if (isClean && before * share >= recoveries.length) return Fate.LOST;
+  const isGone = known.length * 2 >= recoveries.length && !known.some(isAnsweredHere);
+  return isGone && !isReorderedHere(telling) && !isTwice ? Fate.GONE : Fate.UNSEEN;
+}
+
+/** The ends next to which packets were lost, seen from the capture point. */
+const nearOf = ({ parts }: Telling): Set<string> =>
+  new Set(
+    parts.flatMap(({ recoveries, requester, responder }) =>
+      recoveries
+        .filter(({ side }) => side !== 'unknown')
+        .map(({ side }) => (side === 'requester' ? requester : responder)),
+    ),
   );
 
-/** Behind the capture point, or where the place is not known, the capture does not show which. */
-const UNSEEN = 'lost, damaged, reordered or delayed';
+const isOnePlace = (telling: Telling): boolean =>
+  telling.shown.side !== 'unknown' && nearOf(telling).size === 1;
 
-/** Where packets were lost, and how they may have got lost: behind the capture point, all ways look the same. */
-function placeOf({ recoveries, shown }: Telling, requester: string, responder: string): [string, string] {
-  const both = `between ${requester} and ${responder}`;
-  if (shown.side === 'unknown') return [both, UNSEEN];
-  const known = recoveries.filter(({ side }) => side !== 'unknown');
-  const isBehind = known.some(({ missing, side }) => (missing === 'response') === (side === 'requester'));
-  const near = shown.side === 'requester' ? requester : responder;
-  const isOnePlace = known.every(({ side }) => side === shown.side);
-  return [isOnePlace ? `between ${near} and the capture point` : both, isBehind ? UNSEEN : 'lost'];
+/** Where packets were lost. */
+function placeOf(telling: Telling): string {
+  const [near] = nearOf(telling);
+  return isOnePlace(telling)
+    ? `between ${near} and the capture point`
+    : `between ${telling.requester} and ${telling.responder}`;
 }
 
 /** Requests, answers, or packets of either. */
@@ -54,6 +107,26 @@ function whatOf({ recoveries }: Telling): string {
   const [only] = kinds;
   const isOne = kinds.size === 1 && only !== 'either' && only !== 'unknown';
   return isOne ? (only === 'response' ? 'answers' : 'requests') : 'packets';
+}
+
+const lost = (telling: Telling): string => `path ${placeOf(telling)} ${fateOf(telling)} ${whatOf(telling)}`;
+
+/** A finding's subject names both ends. */
+function withoutAddresses(telling: Telling): Telling {
+  const ends = { requester: 'the requester', responder: 'the responder' };
+  return { ...telling, ...ends, parts: telling.parts.map((part) => ({ ...part, ...ends })) };
+}
+
+function adviceOf(telling: Telling): string {
+  const fate = fateOf(telling);
+  if (fate === Fate.LOST) return DROPS;
+  const parts = [DROPS, fate === Fate.GONE ? ALIKE_GONE : ALIKE];
+  const ways = [
+    ...(isDamagedHere(telling) ? ['damaged (wrong ICRC)'] : []),
+    ...(isReorderedHere(telling) ? ['reordered'] : []),
+  ];
+  if (ways.length > 0) parts.push(seen(ways.join(' and ')));
+  return parts.join(' ');
 }
 
 export const packetsLost = rule({
@@ -70,27 +143,27 @@ export const packetsLost = rule({
     culprit: network,
     certainty: (telling) =>
       proven(telling) === telling.recoveries.length && !mayCome(telling) ? 'certain' : 'likely',
+    isOfBoth: true,
     text: (telling) => {
-      const [where, fate] = placeOf(telling, telling.requester, telling.responder);
-      const lost = `The path ${where} ${fate} ${whatOf(telling)}`;
-      const text = `${lost}; this explains ${telling.whoseShare}.`;
-      return text.split(' ').length <= MAX_WORDS ? text : `${lost} (${telling.whoseShare}).`;
+      const text = `The ${lost(telling)}; this explains ${telling.share}.`;
+      return text.split(' ').length <= MAX_WORDS ? text : `The ${lost(telling)} (${telling.share}).`;
     },
     chain: (telling) => [
       ...sent(telling),
+      ...event(
+        telling.shown.gapFrame,
+        `${psnOf(telling.shown)} is missing: packets sent after it come without it`,
+      ),
       ...event(
         telling.shown.answeredFrame,
         `${telling.responder} answers, and ${telling.requester} does not get the answer in time`,
       ),
       ...closed(telling),
     ],
-    finding: (telling) => {
-      const [where, fate] = placeOf(telling, 'the requester', 'the responder');
-      return {
-        statement: `the path ${where} ${fate} ${whatOf(telling)}: ${telling.share}${ofThemCertain(proven(telling), telling)}`,
-        hint: fate === 'lost' ? DROPS : `${DROPS} ${ALIKE}${isDamagedHere(telling) ? ` ${DAMAGED}` : ''}`,
-      };
-    },
+    finding: (telling) => ({
+      statement: `the ${lost(withoutAddresses(telling))}: ${telling.share}${ofThemCertain(proven(telling), telling)}`,
+      hint: adviceOf(telling),
+    }),
     explains: RECOVERED,
   },
 });

@@ -1,7 +1,6 @@
 /** Causes of recoveries: the recoveries of a direction by their reason, each in the words of its rule. */
 import type { EpisodeReason } from '../facts.ts';
-import type { OpenRecovery } from '../record/recoveries.ts';
-import type { Direction } from '../track/direction.ts';
+import { type OpenRecovery, reasonOf } from '../record/recoveries.ts';
 import type { Episode } from '../track/episodes.ts';
 import { inOrder } from './chain.ts';
 import { type FindingKind, RULES } from './index.ts';
@@ -17,82 +16,124 @@ const ROWS = new Map<EpisodeReason, AnyRow>(
 
 /** The recoveries of a direction with one reason, and the episode that shows it best. */
 interface Group {
-  direction: Direction;
+  subject: Subject;
   reason: EpisodeReason;
   recoveries: OpenRecovery[];
   shown: Episode;
   certain: number;
 }
 
-function groupsOf(direction: Direction): Map<EpisodeReason, Group> {
-  const groups = new Map<EpisodeReason, Group>();
-  for (const recovery of direction.record.recoveries.kept) {
-    const { episode, cause, grade, missing, damaged } = recovery;
+function groupsOf(subject: Subject): Group[] {
+  const groups = new Map<EpisodeReason, Group & { clearest: number }>();
+  const { isDoubled } = subject.direction;
+  for (const recovery of keptOf(subject)) {
+    const { episode } = recovery;
     if (episode === undefined) continue;
-    const { reason: judged, certainty } = episode.judgeRecovery(cause, grade, missing);
-    const reason = damaged === undefined ? judged : 'damaged';
+    const { reason, certainty } = reasonOf(recovery, isDoubled);
     const isCertain = certainty === 'certain';
+    const clearness = clearnessOf(recovery, episode, reason, isCertain);
     const group = groups.get(reason) ?? {
-      direction,
+      subject,
       reason,
       recoveries: [],
       shown: episode,
       certain: 0,
+      clearest: clearness,
     };
     group.recoveries.push(recovery);
-    // The clearest one is shown: certain, and with the longest silence of those.
-    const hasCertain = group.certain > 0;
-    if ((isCertain && !hasCertain) || (isCertain === hasCertain && isClearer(episode, group.shown)))
+    if (clearness > group.clearest) {
       group.shown = episode;
+      group.clearest = clearness;
+    }
     if (isCertain) group.certain++;
     groups.set(reason, group);
   }
-  return groups;
+  return [...groups.values()];
 }
 
-const isClearer = (one: Episode, other: Episode): boolean =>
-  one.judge().reason === 'stood-still' && one.silence > other.silence;
+/** The clearest one is shown: certain, and with the longest silence of those; of losses, with the packets around the missing one. */
+function clearnessOf(
+  { missing }: OpenRecovery,
+  { gapFrame, silence }: Episode,
+  reason: EpisodeReason,
+  isCertain: boolean,
+): number {
+  if (reason === 'stood-still') return Number(isCertain) * 1e18 + silence;
+  const isShown = reason === 'lost' && gapFrame > 0 && missing === 'request';
+  return 2 * Number(isShown) + Number(isCertain);
+}
 
-/** The causes of one direction's recoveries. */
-export function recoveryCauses(subject: Subject): AnyCause[] {
-  const { direction } = subject;
-  const total = direction.record.recoveries.kept.length;
-  const isUnchecked = direction.counts.icrcUnchecked + (direction.peer?.counts.icrcUnchecked ?? 0) > 0;
-  return [...groupsOf(direction).values()].flatMap((group) => {
+const keptOf = ({ direction }: Subject): readonly OpenRecovery[] => direction.record.recoveries.kept;
+
+/** The recoveries of one end, or of both; and how many happened, of which the first are kept. */
+interface Total {
+  kept: number;
+  all: number;
+}
+
+const totalOf = (subjects: readonly Subject[]): Total => ({
+  kept: subjects.reduce((sum, subject) => sum + keptOf(subject).length, 0),
+  all: subjects.reduce((sum, { direction: { counts } }) => sum + counts.goBacks, 0),
+});
+
+/** The causes of a connection's recoveries. Both ends may go back for one cause, if the network is that: it is told once. */
+export function recoveryCauses(subjects: readonly Subject[]): AnyCause[] {
+  const total = totalOf(subjects);
+  const groups = subjects.flatMap(groupsOf);
+  const isUnchecked = subjects.some(({ direction }) => direction.counts.icrcUnchecked > 0);
+  return groups.flatMap((group, i) => {
     const row = ROWS.get(group.reason);
     if (row === undefined) return [];
-    const cause = causeOf(row, subject, tellingOf(subject, group, total));
+    const alike = row.isOfBoth === true ? groups.filter(({ reason }) => reason === group.reason) : [group];
+    const isFirst = groups.findIndex(({ reason }) => reason === group.reason) === i;
+    const cause = causeOf(row, group, tellingOf(alike, total));
+    cause.isSaid = alike.length > 1 && !isFirst;
     // Packets whose ICRC was not checked may be damaged: their PSNs prove nothing.
     if (cause.certainty === 'certain' && isUnchecked) cause.certainty = 'likely';
     return [cause];
   });
 }
 
-const framesOf = ({ recoveries }: Group): number[] => recoveries.map(({ frame }) => frame);
-
-/** `all 4 recoveries`, `3 of 5 recoveries`; of one end: `3 of 10.0.0.1's 5 recoveries`. */
-function shareOf({ recoveries: { length } }: Group, total: number, whose = ''): string {
-  if (total === 1) return whose === '' ? '1 recovery' : `${whose}recovery`;
-  const all = whose === '' ? 'all' : 'all of';
-  return `${length === total ? all : `${length} of`} ${whose}${total} recoveries`;
+/** `all 4 recoveries`, `3 of 5 recoveries`; where not all of them are kept, `3 of the first 200 recoveries`. */
+function shareOf(count: number, { kept, all }: Total): string {
+  if (kept < all) return `${count === kept ? 'all' : count} of the first ${kept} recoveries`;
+  if (kept === 1) return '1 recovery';
+  return `${count === kept ? 'all' : `${count} of`} ${kept} recoveries`;
 }
 
-const isOfBoth = ({ direction: { peer } }: Group): boolean => (peer?.record.recoveries.kept.length ?? 0) > 0;
+/** The groups with one reason, of one end or of both; the clearest of them is shown. */
+function tellingOf(groups: readonly Group[], total: Total): Telling {
+  const [main] = groups.toSorted(
+    (x, y) => y.certain - x.certain || y.recoveries.length - x.recoveries.length,
+  );
+  const { subject, reason, shown } = main!;
+  const recoveries = groups.flatMap((group) => group.recoveries);
+  return {
+    direction: subject.direction,
+    reason,
+    shown,
+    requester: subject.requester,
+    responder: subject.responder,
+    parts: groups.map(({ subject: { direction, requester, responder }, recoveries: own }) => ({
+      direction,
+      requester,
+      responder,
+      recoveries: own,
+    })),
+    recoveries,
+    certain: groups.reduce((sum, { certain }) => sum + certain, 0),
+    captureEnd: subject.capture.summary.duration,
+    share: shareOf(recoveries.length, total),
+    // Recoveries for another cause may be for losses.
+    nothingLost: recoveries.length === total.all ? '; nothing was lost' : '',
+  };
+}
 
-const tellingOf = ({ requester, responder, capture }: Subject, group: Group, total: number): Telling => ({
-  ...group,
-  requester,
-  responder,
-  captureEnd: capture.summary.duration,
-  share: shareOf(group, total),
-  whoseShare: shareOf(group, total, isOfBoth(group) ? `${requester}'s ` : ''),
-  // The other end's recoveries may be for losses.
-  nothingLost: group.recoveries.length === total && !isOfBoth(group) ? '; nothing was lost' : '',
-});
-
-function causeOf(row: AnyRow, subject: Subject, telling: Telling): AnyCause {
+function causeOf(row: AnyRow, group: Group, telling: Telling): AnyCause {
   const { recoveries, certain } = telling;
-  const found = row.finding?.(telling);
+  const { subject } = group;
+  const own = tellingOf([group], totalOf([subject]));
+  const found = row.finding?.(own);
   return {
     kind: row.kind,
     severity: 'warning',
@@ -103,6 +144,14 @@ function causeOf(row: AnyRow, subject: Subject, telling: Telling): AnyCause {
     culprit: row.culprit(telling),
     chain: inOrder(row.chain(telling)),
     explains: row.explains,
-    finding: found && findingOf(subject, found.statement, found.hint, found.frames ?? framesOf(telling)),
+    hint: row.hint,
+    finding:
+      found &&
+      findingOf(
+        subject,
+        found.statement,
+        row.finding!(telling).hint,
+        found.frames ?? group.recoveries.map(({ frame }) => frame),
+      ),
   };
 }

@@ -6,8 +6,19 @@ import type { Direction } from '../track/direction.ts';
 import type { Episode } from '../track/episodes.ts';
 import { event } from './chain.ts';
 
-/** The recoveries of a direction with one reason, the episode that shows it best, and what texts about them need. */
+/** The recoveries of one end. */
+interface Part {
+  direction: Direction;
+  requester: string;
+  responder: string;
+  recoveries: readonly OpenRecovery[];
+}
+
+/** Recoveries with one reason, the episode that shows it best, and what texts about them need. */
 export interface Telling {
+  /** One, or two if both ends went back. */
+  parts: readonly Part[];
+  /** Of the episode that is shown. */
   direction: Direction;
   reason: EpisodeReason;
   recoveries: OpenRecovery[];
@@ -18,10 +29,8 @@ export interface Telling {
   responder: string;
   /** Nanoseconds since the capture's begin. */
   captureEnd: number;
-  /** `3 of 5 recoveries`. */
+  /** `3 of 5 recoveries`: in a verdict, of all of the connection; in a finding, of one end's. */
   share: string;
-  /** The same; where both ends had recoveries, with the address of the one whose they are. */
-  whoseShare: string;
   /** `; nothing was lost`, where the group has all recoveries of the connection. */
   nothingLost: string;
 }
@@ -30,6 +39,8 @@ export interface Telling {
 export interface RecoveryRow<Kind extends string, Folded extends string> {
   reason: EpisodeReason;
   kind: Kind;
+  /** One text for the recoveries of both ends: the network is at fault. */
+  isOfBoth?: boolean;
   /** The address at fault, or the network. */
   culprit: (telling: Telling) => string;
   /** Unless given: certain, if each of the recoveries that the text counts is. */
@@ -37,6 +48,8 @@ export interface RecoveryRow<Kind extends string, Folded extends string> {
   text: (telling: Telling) => string;
   /** In any order, without those that the capture has no frame of. */
   chain: (telling: Telling) => ChainEvent[];
+  /** Advice, where no finding has it. */
+  hint?: string;
   /** Kinds of findings that it explains. */
   explains: readonly Folded[];
   /** The finding, where no other part makes it. */
@@ -54,6 +67,20 @@ export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_f
 /** `, 1 of them for certain`: what a finding that is likely as a whole states of its parts. */
 export const ofThemCertain = (certain: number, { recoveries: { length } }: Telling): string =>
   certain === 0 || certain === length ? '' : `, ${certain} of them for certain`;
+
+/** The direction in which the packets went that were missing; both, if they went both ways. */
+export function wayOf({ parts }: Telling): string {
+  const ways = new Set(
+    parts.flatMap(({ recoveries, requester, responder }) =>
+      recoveries.map(({ missing }) =>
+        missing === 'response' ? `from ${responder} to ${requester}` : `from ${requester} to ${responder}`,
+      ),
+    ),
+  );
+  const [way] = ways;
+  const [{ requester, responder }] = parts;
+  return ways.size > 1 ? `between ${requester} and ${responder}` : way!;
+}
 
 /** The first transmission: how a chain begins. */
 export const sent = ({ shown, requester }: Telling): ChainEvent[] =>

@@ -2,8 +2,11 @@
 import { counted, formatDuration, formatShare } from '../../units.ts';
 import type { FindingOf } from '../facts.ts';
 import { event } from './chain.ts';
-import { closed, network, psnOf, RECOVERED, sent } from './recovery-row.ts';
+import { closed, network, psnOf, RECOVERED, sent, wayOf } from './recovery-row.ts';
 import { finding, moment, rule, type Subject } from './rule.ts';
+
+const HINT =
+  'Several paths are used at once (adaptive routing, ECMP by packet, bonding); a receiver that does not take packets out of order answers with NAKs.';
 
 function find(subject: Subject): FindingOf<'reordering'>[] {
   const { direction } = subject;
@@ -20,7 +23,7 @@ function find(subject: Subject): FindingOf<'reordering'>[] {
       'reordering',
       naks > 0 ? 'warning' : 'note',
       `${counted(late.count, 'packet')} out of order (${share} of the requests sent), the first ${moment(late.start)}: up to ${counted(counts.mostOvertaken, 'PSN')} and ${formatDuration(late.most)} late${answer}`,
-      'Several paths are used at once (adaptive routing, ECMP by packet, bonding); a receiver that does not take packets out of order answers with NAKs.',
+      HINT,
     ),
   ];
 }
@@ -38,16 +41,22 @@ export const reordering = rule({
     reason: 'reordered',
     kind: 'reordering',
     culprit: network,
-    text: ({ requester, responder, whoseShare, nothingLost }) =>
-      `The network reordered packets from ${requester} to ${responder}; this explains ${whoseShare}${nothingLost}.`,
-    chain: (telling) => [
-      ...event(
-        telling.shown.lateFrame,
-        `${psnOf(telling.shown)} arrives behind packets that were sent after it`,
-      ),
-      ...sent(telling),
-      ...closed(telling),
-    ],
+    isOfBoth: true,
+    text: (telling) =>
+      `The network reordered packets ${wayOf(telling)}; this explains ${telling.share}${telling.nothingLost}.`,
+    chain: (telling) => {
+      const { lateFrame, again, lastAnswerFrame } = telling.shown;
+      return [
+        ...event(lateFrame, `${psnOf(telling.shown)} arrives behind packets that were sent after it`),
+        ...sent(telling),
+        ...closed(telling),
+        ...event(
+          again > 0 ? lastAnswerFrame : 0,
+          `${telling.responder}'s answer comes twice: the first one was only late`,
+        ),
+      ];
+    },
+    hint: HINT,
     explains: RECOVERED,
   },
 });

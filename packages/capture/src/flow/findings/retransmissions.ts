@@ -1,6 +1,7 @@
 /** Retransmissions: how often a requester went back, how many packets, why, and on whose side of the tap. */
 import { counted, formatDuration, formatShare } from '../../units.ts';
 import type { FindingOf, Grade, Recovery, RetransmitCause } from '../facts.ts';
+import { reasonOf } from '../record/recoveries.ts';
 import { event } from './chain.ts';
 import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './rule.ts';
 
@@ -31,8 +32,8 @@ function find(subject: Subject): FindingOf<'retransmissions'>[] {
   const events_ = counted(counts.goBacks, 'go-back-N event');
   const what = `${packets} retransmitted in ${events_} (${share} of the requests sent)`;
   const where = sideText(
-    direction.record.recoveries.kept.filter(({ episode }) => {
-      const reason = episode?.judge().reason;
+    direction.record.recoveries.kept.filter((recovery) => {
+      const { reason } = reasonOf(recovery, direction.isDoubled);
       return reason !== 'spurious' && reason !== 'stood-still';
     }),
   );
@@ -116,11 +117,9 @@ function causes(subject: Subject): Cause<'retransmissions', 'retransmissions'>[]
     counts,
     record: { recoveries },
   } = direction;
-  const kept = recoveries.kept.filter(({ episode, damaged, cause, grade, missing }) => {
-    const reason = episode?.judgeRecovery(cause, grade, missing).reason;
-    return (
-      damaged === undefined && (reason === 'not-known' || reason === 'unanswered' || reason === undefined)
-    );
+  const kept = recoveries.kept.filter((recovery) => {
+    const { reason } = reasonOf(recovery, direction.isDoubled);
+    return reason === 'not-known' || reason === 'unanswered';
   });
   if (kept.length === 0 || kept.length < recoveries.kept.length / 2) return [];
   const { requester, responder } = subject;

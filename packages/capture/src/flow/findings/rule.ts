@@ -32,6 +32,8 @@ export interface Capture {
   readonly lone: readonly Direction[];
   readonly gidPairs: ReadonlyMap<ConnectionState, GidPair>;
   readonly addressOf: (index: number) => string;
+  /** When something of an address was last seen, in any connection. */
+  readonly heardAt: (index: number) => number;
 }
 
 /** One direction of a connection, with what is around it. */
@@ -68,6 +70,10 @@ export interface Cause<Kind extends string, Folded extends string> {
   culprit: string | undefined;
   chain: ChainEvent[];
   explains: readonly Folded[];
+  /** Advice, where its finding has none. */
+  hint?: string | undefined;
+  /** Another cause of the connection states it, too: it makes its finding only. */
+  isSaid?: boolean;
   /** The finding, where the rule makes it of causes alone. */
   finding?: Omit<FindingOf<Kind>, 'kind' | 'severity' | 'members'> | undefined;
 }

@@ -16,8 +16,8 @@ export const spuriousRetransmission = rule({
     reason: 'spurious',
     kind: 'spurious-retransmission',
     culprit: theResponder,
-    text: ({ requester, responder, whoseShare, nothingLost }) =>
-      `${requester} retransmitted packets that ${responder} had: answers came late; ${whoseShare}${nothingLost}.`,
+    text: ({ requester, responder, share, nothingLost }) =>
+      `${requester} retransmitted packets that ${responder} had: answers came late; ${share}${nothingLost}.`,
     chain: (telling) => [
       ...sent(telling),
       ...event(telling.shown.answeredFrame, `${telling.responder} answers`),

@@ -1,5 +1,5 @@
 /** The recoveries of a direction: times at which its requester went back, each with its cause, grade and evidence. */
-import type { DirectionCounts, Grade, Recovery, RetransmitCause } from '../facts.ts';
+import type { DirectionCounts, EpisodeReason, Grade, Recovery, RetransmitCause } from '../facts.ts';
 import type { Episode } from '../track/episodes.ts';
 import type { Verdict } from '../track/verdict.ts';
 import type { EventLog } from './events.ts';
@@ -18,6 +18,16 @@ const RANK: Readonly<Record<Grade, number>> = { certain: 2, likely: 1, 'not-show
 
 /** A recovery whose end is not known until connections are built. */
 export type OpenRecovery = Omit<Recovery, 'from' | 'reason'> & { episode: Episode | undefined };
+
+/** The reason of a recovery, as far as its end shows it. @param isDoubled the network duplicates packets of the connection */
+export function reasonOf(
+  { episode, cause, grade, missing, damaged }: OpenRecovery,
+  isDoubled: boolean,
+): { reason: EpisodeReason; certainty: Grade } {
+  const judged = episode?.judgeRecovery(cause, grade, missing, isDoubled);
+  const { reason, certainty } = judged ?? { reason: 'not-known', certainty: 'not-shown' };
+  return { reason: damaged === undefined ? reason : 'damaged', certainty };
+}
 
 /** Counts recoveries by cause and grade, and keeps the first of them. */
 export class RecoveryLog {

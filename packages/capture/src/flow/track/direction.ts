@@ -33,6 +33,9 @@ export interface ConnectionState {
   pendingMessages: { direction: Direction; message: UnnumberedMessage }[];
 }
 
+/** Where so many packets of ten have a duplicate, a mirror shows all of them twice. */
+const MIRRORED = 0.9;
+
 /** One direction of a connection, in parts that each have one writer. */
 export class Direction {
   readonly key: DirectionKey;
@@ -73,6 +76,18 @@ export class Direction {
       this.ended.failure?.failure === 'retries-exceeded' ||
       // Without the other direction answers may be there that the capture does not show.
       (this.counts.retransmitted > 0 && this.peer?.counts.responses === 0)
+    );
+  }
+
+  /** Each packet is shown twice, or almost: by a mirror of two ports. */
+  get isMirrored(): boolean {
+    return this.counts.repeatedFrames >= MIRRORED * this.counts.packets;
+  }
+
+  /** The network, or a mirror of a part of the traffic, duplicates packets of either end. */
+  get isDoubled(): boolean {
+    return [this, this.peer].some(
+      (each) => each !== undefined && each.counts.repeatedFrames > 0 && !each.isMirrored,
     );
   }
 

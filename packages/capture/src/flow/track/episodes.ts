@@ -8,6 +8,8 @@ import type { SentAgain } from './sent-again.ts';
 
 /** Late packets that are remembered, requests and responses each. */
 const MAX_LATE = 16;
+/** Where the network duplicates packets, one answer too many may be to a duplicate: at so many retransmissions it is taken for that no more. */
+const MIN_COPIES = 3;
 /** A host that answers nothing for so long, and then everything, stood still; ns. */
 const STOOD_STILL = 25e6;
 
@@ -33,6 +35,8 @@ export class Episode {
   /** The packet with which the requester went back, when it was sent before. */
   readonly sentFrame: number;
   readonly sentTime: number;
+  /** It was not seen before: the packet that came without it. */
+  readonly gapFrame: number;
   /** The NAK, or the response behind the missing one. */
   readonly evidenceFrame: number;
   readonly damagedFrame: number;
@@ -54,6 +58,8 @@ export class Episode {
   answerFrame = 0;
   /** Answers that repeat others, the last of them, and the longest pause between two of all these answers. */
   repeated = 0;
+  /** Of these, answers to the packet that it began with. */
+  again = 0;
   lastAnswerTime = 0;
   lastAnswerFrame = 0;
   /** When the other end was last heard before the first answer, in any connection. */
@@ -75,6 +81,7 @@ export class Episode {
     this.side = verdict.side;
     this.sentFrame = sent.lastFrame;
     this.sentTime = sent.lastSent;
+    this.gapFrame = sent.gapFrame;
     this.evidenceFrame = verdict.evidenceFrame;
     this.damagedFrame = verdict.damagedFrame;
     this.frame = frame;
@@ -87,9 +94,12 @@ export class Episode {
     this.isHeard = sent.heard;
   }
 
-  /** More answers than retransmitted packets: one of them is to a first copy. (rxe answers each copy of a packet.) */
-  get isAnsweredTwice(): boolean {
-    return this.answerTime !== undefined && this.repeated + 1 > this.packets;
+  /** More answers than retransmitted packets that need them: one of them is to a first copy. (rxe answers each copy of a packet.) */
+  #isAnsweredTwice(isDoubled: boolean): boolean {
+    if (isDoubled && this.recoveries < MIN_COPIES) return false;
+    // A first copy that an RNR NAK refused has no other answer.
+    const copies = this.cause === 'rnr' ? this.packets - 1 : this.packets;
+    return this.answerTime !== undefined && this.repeated + 1 > copies;
   }
 
   /** From the last sign of the other end, or the first copy, to the first answer. */
@@ -104,8 +114,8 @@ export class Episode {
     return isTimer && this.sentFrame > 0 ? 'certain' : 'likely';
   }
 
-  /** The reason, and how sure it is. */
-  judge(): { reason: EpisodeReason; certainty: Grade } {
+  /** The reason, and how sure it is. @param isDoubled the network duplicates packets of the connection */
+  judge(isDoubled = false): { reason: EpisodeReason; certainty: Grade } {
     const { cause } = this;
     const of = (reason: EpisodeReason, certainty: Grade = 'likely') => ({ reason, certainty });
     const isNaked = cause === 'sequence-nak' || cause === 'implied-nak';
@@ -113,7 +123,7 @@ export class Episode {
     if (this.damagedFrame > 0) return of('damaged', isNaked ? this.grade : 'likely');
     if (!this.isHeard) return of('not-known', 'not-shown');
     if (this.lateFrame > 0) return of('reordered', isNaked ? this.grade : 'likely');
-    if (isNaked) return this.#afterNak();
+    if (isNaked) return this.#afterNak(isDoubled);
     if (cause === 'unknown') return of('not-known', 'not-shown');
     // Shown once, and answered once, before it: the capture, or the network, put it behind its answer.
     if (this.answeredFrame > 0 && this.sentFrame === 0 && this.repeated === 0) return of('reordered');
@@ -122,7 +132,7 @@ export class Episode {
       const isCrossing = this.time - this.answeredBefore < this.answeredBefore - this.sentTime;
       return isCrossing ? of('spurious', this.#sureOfCopies) : of('lost');
     }
-    if (this.isAnsweredTwice) return this.#bothArrived();
+    if (this.#isAnsweredTwice(isDoubled)) return this.#bothArrived();
     return this.answerTime === undefined ? of('unanswered', 'certain') : of('lost');
   }
 
@@ -134,23 +144,27 @@ export class Episode {
     cause: RetransmitCause,
     grade: Grade,
     missing: MissingPacket,
+    isDoubled: boolean,
   ): { reason: EpisodeReason; certainty: Grade } {
     // `none`: a sequence NAK of the PSN that an RNR NAK refused, as rxe sends for the packet behind it.
     if (cause === 'rnr' || missing === 'none') return { reason: 'not-ready', certainty: grade };
     const isOpen = this.answerTime === undefined && cause === 'timeout';
     const isAsked = this.cause === 'sequence-nak' || this.cause === 'implied-nak' || this.cause === 'rnr';
     if (isOpen && isAsked) return { reason: 'unanswered', certainty: 'certain' };
-    if (this.cause !== 'rnr') return this.judge();
-    return cause === 'unknown'
-      ? { reason: 'not-known', certainty: 'not-shown' }
-      : { reason: 'lost', certainty: 'likely' };
+    if (this.cause !== 'rnr') return this.judge(isDoubled);
+    if (cause === 'unknown') return { reason: 'not-known', certainty: 'not-shown' };
+    return this.#isAnsweredTwice(isDoubled) ? this.#bothArrived() : { reason: 'lost', certainty: 'likely' };
   }
 
-  /** The receiver missed a packet: it was lost, or came late behind the tap, which answers that come twice show. */
-  #afterNak(): { reason: EpisodeReason; certainty: Grade } {
-    const isAnsweredFirst = this.cause === 'sequence-nak' && this.answeredFrame > 0;
-    const isAnsweredTwice = this.cause === 'sequence-nak' && this.isAnsweredTwice && this.recoveries === 1;
-    if (isAnsweredFirst || isAnsweredTwice) return { reason: 'reordered', certainty: 'likely' };
+  /** One end missed a packet: it was lost, or came late, which answers that come twice show. */
+  #afterNak(isDoubled: boolean): { reason: EpisodeReason; certainty: Grade } {
+    const isNak = this.cause === 'sequence-nak';
+    const isAnsweredFirst = isNak && this.answeredFrame > 0;
+    // Of responses behind the missing one more than one may come; of one that had not passed before, only if it was late.
+    const isUnseen = this.missing === 'response' && this.side === 'responder';
+    const isTwice = isNak ? this.#isAnsweredTwice(isDoubled) : isUnseen && this.again > 0 && !isDoubled;
+    if (isAnsweredFirst || (isTwice && this.recoveries === 1))
+      return { reason: 'reordered', certainty: 'likely' };
     return { reason: 'lost', certainty: this.grade };
   }
 
@@ -232,6 +246,7 @@ export class Episodes {
     open.answerTime ??= time;
     if (open.answerFrame === 0) open.answerFrame = frame;
     if (isCounted || psn === open.psn) open.repeated++;
+    if (psn === open.psn) open.again++;
     open.lastAnswerTime = time;
     open.lastAnswerFrame = frame;
   }

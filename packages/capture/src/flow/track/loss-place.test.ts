@@ -17,6 +17,7 @@ function again(psn: number, more: Partial<SentAgain> = {}): SentAgain {
     lastSent: 0,
     lastNew: 0,
     lastFrame: 1,
+    gapFrame: 0,
     roundTrip: 0,
     unacked: psn,
     end: psn + 1,

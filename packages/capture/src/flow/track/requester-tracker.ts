@@ -35,8 +35,9 @@ export class RequesterTracker extends AnsweredRequests {
   #sentBy = 0;
   /** `SentAgain.followsOn` of it. */
   #followsOn = false;
-  /** The frame in which the packet that comes again was seen before. */
+  /** The frame in which the packet that comes again was seen before; or the one that showed that it was missing. */
   #lastFrame = 0;
+  #gapFrame = 0;
 
   constructor(
     counts: DirectionCounts,
@@ -57,6 +58,7 @@ export class RequesterTracker extends AnsweredRequests {
     this.#sentBy = ids.sentBy;
     this.#time = packet.time;
     this.#lastFrame = 0;
+    this.#gapFrame = 0;
     this.frame = packet.frame;
     this.#followsOn = ids.followsOn;
     const verdict = this.#verdict;
@@ -139,6 +141,7 @@ export class RequesterTracker extends AnsweredRequests {
       const soon = packet.migReq ? MIN_PROBE : MIN_JIFFIES_TIMER;
       const followsAnswer = isAnswered && time - before < soon;
       const again = !followsAnswer && this.#isSentAgain(psn, time, before, idOrder);
+      this.#gapFrame = out.firstFrames[slot];
       this.fill(entry, slot, packet);
       if (idOrder === IdOrder.LATE)
         out.lastTimes[slot] = Math.min(this.#sentBy, this.classifier.sentBefore(time));
@@ -283,6 +286,7 @@ export class RequesterTracker extends AnsweredRequests {
       lastSent: before,
       lastNew: this.lastNew,
       lastFrame,
+      gapFrame: this.#gapFrame,
       roundTrip: this.stalls.meanRoundTrip,
       unacked,
       end,
@@ -309,7 +313,9 @@ export class RequesterTracker extends AnsweredRequests {
       // A copy that was sent before the recovery arrives after its begin.
       if (idOrder === IdOrder.OLDER) this.episodes.late(psn, time, packet.frame);
     }
-    if (rnrSince >= 0 && this.#verdict.begins) this.rnrWait.add(time - rnrSince);
+    const { begins, cause, missing } = this.#verdict;
+    // A timer sends it later, if its first copy after the wait is lost.
+    if (rnrSince >= 0 && begins && (cause === 'rnr' || missing === 'none')) this.rnrWait.add(time - rnrSince);
     return Taken.RETRANSMISSION;
   }
 

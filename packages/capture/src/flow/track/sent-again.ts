@@ -14,6 +14,8 @@ export interface SentAgain {
   lastNew: number;
   /** The frame of that; 0: it was not seen. */
   lastFrame: number;
+  /** It was not seen: the first packet behind it that was; 0: it was seen. */
+  gapFrame: number;
   /** The mean of the last round trips, from packets that were sent once; 0: none is known. */
   roundTrip: number;
   /** The oldest PSN that is not answered, as the capture has it. */

@@ -14,7 +14,17 @@ const MAX_ALSO = 4;
 const MAX_CHAIN = 8;
 /** Waits without a cause that are shorter than this are no trouble; ns. */
 const QUIET = 50e6;
+/** A host that answers so many messages, and none sooner than this, is far away or slow; ns. */
+const MIN_ANSWERS = 10;
+const SLOW = 5e6;
 const MAX_WORDS = 20;
+/** The network did something to packets: each connection has its path. */
+const OF_PATHS: ReadonlySet<string> = new Set([
+  'packets-lost',
+  'damaged-on-the-way',
+  'reordering',
+  'uc-loss',
+] satisfies FindingKind[]);
 /** One object for all such connections: there may be tens of thousands. */
 const ONE_WAY: Verdict = {
   kind: 'one-direction',
@@ -62,11 +72,12 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       .map((cause) => (isDoubtful && cause.certainty === 'certain' ? demoted(cause) : cause))
       .sort(byWeight);
     connection.ended = endOf(connection, subjects[i][0].exchange, states[i]);
-    connection.verdict = causes.length === 0 ? quiet(connection) : verdictFrom(causes, connection.id);
-    if (causes.length === 0) return;
-    all.set(connection, causes);
+    const told = causes.filter(({ isSaid }) => isSaid !== true);
+    connection.verdict = told.length === 0 ? quiet(connection) : verdictFrom(told, connection.id);
+    if (told.length === 0) return;
+    all.set(connection, told);
     findings.push(...causes.flatMap(findingFrom));
-    chosen.push({ cause: causes[0], connection });
+    chosen.push({ cause: told[0], connection });
   });
   const wide = causesInCapture(capture).sort(byWeight);
   findings.push(...wide.flatMap(findingFrom));
@@ -75,7 +86,6 @@ export function verdictsOf(input: VerdictInput): Verdicts {
     finish: (made) => {
       const byId = new Map([...all].map(([connection, causes]) => [connection.id, explainedBy(causes)]));
       const byAll = explainedBy(wide);
-      for (const finding of made) mark(finding, byId, byAll);
       const byConnection = new Map<number | undefined, Finding[]>();
       for (const finding of made.flatMap((each) => each.members ?? [each])) {
         const known = byConnection.get(finding.connection);
@@ -85,9 +95,11 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       for (const connection of connections) {
         const about = byConnection.get(connection.id);
         if (about === undefined) continue;
-        doubt(connection, about);
+        // The text has the longest stall.
+        if (doubt(connection, about)) byId.set(connection.id, new Set(['stalls']));
         connection.verdict = advised(connection.verdict, about);
       }
+      for (const finding of made) mark(finding, byId, byAll);
       const verdict = captureVerdict(chosen, wide, connections, capture);
       const isSaid = isOneWaySaid(verdict, connections, byId);
       for (const finding of made) if (isSaid && finding.kind === 'one-direction') finding.isExplained = true;
@@ -99,11 +111,11 @@ export function verdictsOf(input: VerdictInput): Verdicts {
 /** All that may be wrong with a connection, in the order of the stages. */
 const causesOf = (subjects: readonly Subject[]): AnyCause[] =>
   Object.values(Stage).flatMap((stage) =>
-    subjects.flatMap((subject) =>
-      stage === Stage.RECOVERY
-        ? recoveryCauses(subject)
-        : RULES.flatMap((rule) => (rule.stage === stage ? (rule.cause?.(subject) ?? []) : [])),
-    ),
+    stage === Stage.RECOVERY
+      ? recoveryCauses(subjects)
+      : subjects.flatMap((subject) =>
+          RULES.flatMap((rule) => (rule.stage === stage ? (rule.cause?.(subject) ?? []) : [])),
+        ),
   );
 
 const causesInCapture = (capture: Capture): AnyCause[] => [
@@ -166,7 +178,7 @@ const byWeight = (x: AnyCause, y: AnyCause): number =>
 function verdictFrom([first, ...others]: readonly AnyCause[], connection: number | undefined): Verdict {
   const { kind, certainty, severity, text, culprit, chain } = first;
   const also = others
-    .filter((other) => other.kind !== kind && !first.explains.includes(other.kind))
+    .filter((other) => other.text !== text && !first.explains.includes(other.kind))
     .slice(0, MAX_ALSO)
     .map((other) => ({ kind: other.kind, certainty: other.certainty, text: other.text }));
   return {
@@ -178,12 +190,13 @@ function verdictFrom([first, ...others]: readonly AnyCause[], connection: number
     connection,
     chain: chain.slice(0, MAX_CHAIN),
     also,
-    hint: first.finding?.hint,
+    hint: first.finding?.hint ?? first.hint,
   };
 }
 
 /** A connection without any cause. */
-function quiet({ id, aToB, bToA, transport, messagesFromA, messagesFromB }: Connection): Verdict {
+function quiet(connection: Connection): Verdict {
+  const { id, aToB, bToA, transport, messagesFromA, messagesFromB } = connection;
   const total = messagesFromA.total + messagesFromB.total;
   const open = messagesFromA.incomplete + messagesFromB.incomplete;
   const base = {
@@ -207,7 +220,7 @@ function quiet({ id, aToB, bToA, transport, messagesFromA, messagesFromB }: Conn
     ...base,
     kind: 'healthy',
     certainty: missed > 0 || open > 0 || total === 0 ? 'likely' : 'certain',
-    text: `Nothing stands out: ${messages}, nothing retransmitted.`,
+    text: `Nothing stands out: ${messages}, nothing retransmitted${slowText(connection)}.`,
   };
 }
 
@@ -217,17 +230,17 @@ function advised(verdict: Verdict, findings: readonly Finding[]): Verdict {
   return hint === undefined ? verdict : { ...verdict, hint };
 }
 
-/** A warning about a connection that no cause explains: then something does stand out. */
-function doubt(connection: Connection, findings: readonly Finding[]): void {
-  if (connection.verdict.kind !== 'healthy') return;
+/** A warning about a connection that no cause explains: then something does stand out. @returns the verdict is that nothing does, but short stalls */
+function doubt(connection: Connection, findings: readonly Finding[]): boolean {
+  if (connection.verdict.kind !== 'healthy') return false;
   const finding = findings.find((each) => each.severity !== 'note');
-  if (finding === undefined) return;
+  if (finding === undefined) return false;
   const [longest] = connection.stalls;
   if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
     const all = connection.messagesFromA.total + connection.messagesFromB.total;
     connection.verdict.certainty = 'likely';
-    connection.verdict.text = `Nothing stands out: ${counted(all, 'message')}, the longest wait was ${formatDuration(longest.duration)}.`;
-    return;
+    connection.verdict.text = `Nothing stands out: ${counted(all, 'message')}, the longest wait was ${formatDuration(longest.duration)}${slowText(connection)}.`;
+    return true;
   }
   const { kind, severity, frames, frameCount, from } = finding;
   const { a, b } = connection;
@@ -240,6 +253,19 @@ function doubt(connection: Connection, findings: readonly Finding[]): void {
     text: `${FINDING_TITLES[kind]} from ${sender.address} to ${receiver.address} (${frameCount}); why is not known.`,
     chain: event(frames[0], 'the first packet that shows it'),
   };
+  return false;
+}
+
+/** `; 10.0.0.2 answered none within 6 ms`: the path is long, or the host slow. */
+function slowText({ a, b, latencyClasses }: Connection): string {
+  for (const from of ['a', 'b'] as const) {
+    const own = latencyClasses.filter((each) => each.from === from);
+    const least = Math.min(...own.map(({ min }) => min));
+    const isEnough = own.reduce((sum, { count }) => sum + count, 0) >= MIN_ANSWERS;
+    if (isEnough && least >= SLOW)
+      return `; ${(from === 'a' ? b : a).address} answered none within ${formatDuration(least)}`;
+  }
+  return '';
 }
 
 function captureVerdict(
@@ -257,13 +283,32 @@ function captureVerdict(
   }
   const { connection, cause } = worst;
   const verdict = verdictFrom([cause, ...wide], connection.id);
-  const alike = chosen.filter((other) => other.cause.kind === cause.kind).length;
-  const { text, also } = connection.verdict;
-  const suffix =
-    alike > 1 && cause.kind !== 'gid-mismatch' ? ` (${alike} of ${connections.length} connections)` : '';
-  const isShort = wordsOf(text) + wordsOf(suffix) <= MAX_WORDS;
+  const alike = chosen.filter((other) => other.cause.kind === cause.kind);
+  const { also } = connection.verdict;
   const others = [...also, ...verdict.also].slice(0, MAX_ALSO);
-  return { ...verdict, text: isShort ? `${text}${suffix}` : text, also: others };
+  return { ...verdict, text: textOfAlike(connection.verdict, alike, connections), also: others };
+}
+
+/** The text about the worst connection, with the number of those like it; where paths to several hosts have one fate, what they have in common. */
+function textOfAlike(
+  { kind, text, connection: worst }: Verdict,
+  alike: readonly { connection: Connection }[],
+  connections: readonly Connection[],
+): string {
+  if (alike.length === 1 || kind === 'gid-mismatch') return text;
+  const share = `${alike.length} of ${connections.length} connections`;
+  const ends = alike.map(({ connection: { a, b } }) => [a.address, b.address]);
+  const hosts = new Set(ends.flat());
+  if (OF_PATHS.has(kind) && hosts.size > 2) {
+    const common = [...hosts].find((host) => ends.every((each) => each.includes(host)));
+    const between =
+      common === undefined
+        ? `between ${hosts.size} hosts`
+        : `between ${common} and ${hosts.size - 1} other hosts`;
+    return `${FINDING_TITLES[kind as FindingKind]} in ${share} ${between}; the chain is of #${worst}.`;
+  }
+  const withShare = `${text} (${share})`;
+  return wordsOf(withShare) <= MAX_WORDS ? withShare : text;
 }
 
 function allQuiet(connections: readonly Connection[], { exchanges, summary }: Capture): Verdict {

@@ -219,11 +219,11 @@ test('a NAK, and then no answer to any copy: the timeouts are the silence, not m
   const verdict = verdictOf(capture);
   expect(verdict).toMatchObject({ kind: 'retries-exceeded', culprit: B });
   expect(verdict.also.map(({ text }) => text)).toEqual([
-    `The path between ${B} and the capture point lost, damaged, reordered or delayed requests; this explains 1 of 9 recoveries.`,
+    `The path between ${B} and the capture point lost or damaged requests; this explains 1 of 9 recoveries.`,
   ]);
 });
 
-test('both ends go back: each share names the end whose recoveries it counts', () => {
+test('both ends go back for losses: one cause, one sum, one place for each end', () => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   for (const [from, to, start] of [
     ['a', 'b', 2000],
@@ -239,7 +239,21 @@ test('both ends go back: each share names the end whose recoveries it counts', (
     one(start + 210, second);
     capture.packet(start + 300, to, 'RC_ACKNOWLEDGE', { psn: second });
   }
-  expect(verdictOf(capture).text).toContain(`${A}'s recovery`);
+  const { verdict, overview, findings } = capture.finish();
+  expect(verdict.text).toBe(
+    `The path between ${A} and ${B} lost or damaged requests; this explains all 2 recoveries.`,
+  );
+  expect(verdict.also).toEqual([]);
+  expect(overview.lostNear).toEqual([
+    { host: B, packets: 1 },
+    { host: A, packets: 1 },
+  ]);
+  // A finding is about one end.
+  const lost = findings.filter(({ kind }) => kind === 'packets-lost');
+  expect(lost.map(({ statement }) => statement)).toEqual([
+    'the path between the responder and the capture point lost or damaged requests: 1 recovery',
+    'the path between the responder and the capture point lost or damaged requests: 1 recovery',
+  ]);
 });
 
 test('a responder that answers one message late, and the others at once', () => {
@@ -460,7 +474,7 @@ test('other traffic on the port of RoCE is no connection', () => {
 
 test.each([
   [false, /shows which it is\.$/],
-  [true, /behind it they may be damaged, too\.$/],
+  [true, /damaged \(wrong ICRC\): behind it they may be, too\.$/],
 ])('losses behind the capture point, with wrong ICRCs in front of it: %s', (badIcrc, hint) => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   if (badIcrc) send(capture, 1900, 150, { badIcrc });

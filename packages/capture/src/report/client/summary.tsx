@@ -1,5 +1,5 @@
-/** The capture at a glance: sentences, why requesters went back, and on whose side of the tap packets were lost. */
-import type { Overview, RetransmitCause, Severity } from '../../flow/analysis.ts';
+/** The capture at a glance: sentences, why requesters went back, and next to which host packets were lost. */
+import type { RetransmitCause, Severity } from '../../flow/analysis.ts';
 import { overviewText } from '../../flow/overview.ts';
 import { counted, formatCount, formatShare } from '../../units.ts';
 import type { ReportData } from '../data.ts';
@@ -12,11 +12,8 @@ const CAUSES: readonly [cause: RetransmitCause, name: string][] = [
   ['probe', 'Probe of an idle sender'],
   ['unknown', 'Not shown by the capture'],
 ];
-const SIDES: readonly [side: keyof Overview['sides'], name: string][] = [
-  ['requester', "Requester's side of the tap"],
-  ['responder', "Responder's side of the tap"],
-  ['unknown', 'Not known'],
-];
+/** Hosts with bars of their own. */
+const MAX_NEAR = 6;
 const SEVERITIES: readonly [severity: Severity, one: string][] = [
   ['error', 'error'],
   ['warning', 'warning'],
@@ -30,7 +27,6 @@ export function Summary({ data }: { data: ReportData }) {
     return count > 0 && counted(count, one);
   }).filter((text) => text !== false);
   const lines = overview.connections === 0 ? [] : overviewText(overview);
-  const lost = overview.sides.requester + overview.sides.responder;
   return (
     <section id="summary" aria-labelledby="summary-title">
       <h2 id="summary-title">Summary</h2>
@@ -48,10 +44,15 @@ export function Summary({ data }: { data: ReportData }) {
               bars={CAUSES.map(([cause, name]) => [name, overview.causes[cause]])}
             />
           )}
-          {lost > 0 && (
+          {overview.lostNear.length > 0 && (
             <Bars
-              title="Where packets were lost or late"
-              bars={SIDES.map(([side, name]) => [name, overview.sides[side]])}
+              title="Where packets were lost, damaged or late"
+              bars={[
+                ...overview.lostNear
+                  .slice(0, MAX_NEAR)
+                  .map(({ host, packets }): [string, number] => [`Between ${host} and the tap`, packets]),
+                ['Not known', overview.sides.unknown],
+              ]}
             />
           )}
         </div>
