@@ -10,7 +10,8 @@ import { chromium } from 'playwright-core';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const capture = 'test/fixtures/captures/loss5_both_rc_pingpong.pcap';
-const [WIDTH, HEIGHT] = [1240, 2434];
+/** Down to the end of the second plot. */
+const [WIDTH, HEIGHT] = [1240, 2320];
 
 function browserPath() {
   const folders = (process.env.PATH ?? '').split(delimiter);
