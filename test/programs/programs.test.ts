@@ -16,10 +16,10 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { libraryPath, programEnvironment, socketPath } from '@node-roce/device';
+import { DeviceServer, libraryPath, programEnvironment, socketPath } from '@node-roce/device';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, type Ended, listening, roce, whyMissing } from './programs.ts';
 
@@ -195,6 +195,42 @@ for i in range(3):
       expect.stringMatching(`^libibverbs of roce run: no device answers at ${path}: `),
       'libibverbs of roce run: the device has ended the connection',
       'ready',
+    ]);
+  });
+
+  test('a program may open the device again after the device was restarted, before it closes the old context', async () => {
+    const script = `
+import ctypes, os, time
+v = ctypes.CDLL('libibverbs.so.1')
+for name in ['ibv_get_device_list', 'ibv_open_device', 'ibv_alloc_pd', 'ibv_reg_mr']: getattr(v, name).restype = ctypes.c_void_p
+v.ibv_open_device.argtypes = v.ibv_alloc_pd.argtypes = [ctypes.c_void_p]
+v.ibv_reg_mr.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+device = ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0]
+text = ctypes.create_string_buffer(b'x' * 9000)
+def register(context): return v.ibv_reg_mr(v.ibv_alloc_pd(context), ctypes.addressof(text), 9000, 1) is not None
+first = v.ibv_open_device(device)
+print(register(first), flush=True)
+while v.ibv_alloc_pd(first): time.sleep(0.01)
+while not (second := v.ibv_open_device(device)): time.sleep(0.01)
+print(register(second), text.value == b'x' * 9000, flush=True)
+if os.fork() == 0: os._exit(text.value != b'x' * 9000)
+print(os.wait()[1])
+`;
+    const address = '127.0.0.69';
+    const own = await Devices.open(address);
+    const [{ path }] = own.servers;
+    const program = own.start(0, '/usr/bin/python3', ['-c', script]);
+    await once(program.child.stdout!, 'data');
+    await own.servers[0].close();
+    const second = await DeviceServer.listen({ address, path });
+    const { output } = await program.ended;
+    await second.close();
+    rmSync(dirname(path), { recursive: true });
+    expect(output.split('\n').filter((line) => !line.startsWith('libibverbs'))).toEqual([
+      'True',
+      'True True',
+      '0',
+      '',
     ]);
   });
 
