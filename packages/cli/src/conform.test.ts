@@ -46,7 +46,7 @@ test.skipIf(!existsSync('/dev/full'))(
   async () => {
     const { code, out } = await conform('--rule', 'PSN-01', '--junit', '/dev/full');
     expect(code).toBe(2);
-    expect(out).toContain('model: 1 rules: 1 pass');
+    expect(out).toContain('model: 1 rule: 1 pass');
   },
 );
 
@@ -184,7 +184,7 @@ test('by the connection manager: its rules, and no others', async () => {
   expect(out).toMatch(/not testable +CM-01 .*\n +nobody listens at the connection manager/);
   expect(out).toMatch(/: (\d+) rules: \1 not testable\n/);
   expect(out).not.toContain('PSN-01');
-  expect((await conform('--rule', 'CM-01')).out).toContain('1 rules: 1 pass');
+  expect((await conform('--rule', 'CM-01')).out).toContain('1 rule: 1 pass');
 });
 
 test('rules that wait for long are played with --slow only', async () => {
@@ -192,7 +192,7 @@ test('rules that wait for long are played with --slow only', async () => {
     code: 2,
     err: expect.stringContaining('--slow'),
   });
-  expect((await conform('--rule', 'TMO-18', '--slow')).out).toContain('1 rules: 1 pass');
+  expect((await conform('--rule', 'TMO-18', '--slow')).out).toContain('1 rule: 1 pass');
   expect((await conform('--rule', 'TMO')).out).not.toContain('TMO-18');
   expect((await conform('--list', '--rule', 'TMO-18')).out).toContain('must; slow; needs');
 });
@@ -221,8 +221,8 @@ describe('a capture', () => {
   test('is judged, host by host, or at the host of --at', async () => {
     const { code, out } = await played('--capture', capture);
     expect(code).toBe(0);
-    expect(out).toMatch(/^10\.78\.0\.1: 14 rules: \d pass, \d+ not testable$/m);
-    expect(out).toMatch(/^10\.78\.0\.2: 14 rules: \d pass, \d+ not testable$/m);
+    expect(out).toMatch(/^10\.78\.0\.1: 14 passive checks: \d pass, \d+ not testable$/m);
+    expect(out).toMatch(/^10\.78\.0\.2: 14 passive checks: \d pass, \d+ not testable$/m);
     const own = await played('--capture', capture, '--at', '10.78.0.1', '--json');
     const { hosts } = JSON.parse(own.out);
     expect(hosts.map(({ device }: { device: { name: string } }) => device.name)).toEqual(['10.78.0.1']);
@@ -284,8 +284,10 @@ describe('a capture', () => {
 test('the rules about packets judge those of the other rules', async () => {
   const all = await conform('--rule', 'PSN-01,TRC');
   expect(all.out).toMatch(/^pass +TRC-14 .*\n +note: 1 occasion in the packets of the other rules$/m);
-  expect((await conform('--rule', 'PSN-01,TRC-14')).out).toContain('model: 2 rules: 2 pass');
-  expect((await conform('--rule', 'PSN-01')).out).toContain('model: 1 rules: 1 pass');
+  expect((await conform('--rule', 'PSN-01,TRC-14')).out).toContain(
+    'model: 1 rule and 1 passive check: 2 pass',
+  );
+  expect((await conform('--rule', 'PSN-01')).out).toContain('model: 1 rule: 1 pass');
   expect(await conform('--rule', 'TRC-14')).toMatchObject({
     code: 2,
     err: expect.stringContaining(
@@ -318,7 +320,9 @@ test('--first is the basic rules, in the list and in the run; rules about packet
   const [, count] = /\n(\d+) rules\. /.exec((await conform('--list', '--first')).out)!;
   expect((await conform('--first')).out).toContain(`model: ${count} rules: ${count} pass\n`);
   expect((await played('--list', '--first', '--rule', 'TRC')).out).toContain('\n14 passive checks. ');
-  expect((await conform('--first', '--rule', 'PSN-01,TRC-14')).out).toContain('model: 2 rules: 2 pass');
+  expect((await conform('--first', '--rule', 'PSN-01,TRC-14')).out).toContain(
+    'model: 1 rule and 1 passive check: 2 pass',
+  );
 });
 
 describe('--list', () => {

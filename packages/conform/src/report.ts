@@ -24,13 +24,22 @@ export function resultText({ rule, verdict, why, notes }: Result): string {
   return lines.join('\n');
 }
 
-/** `40 rules: 38 pass, 1 known, 1 not testable`. */
+/** `3 rules`. */
+const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
+
+/** `40 rules and 2 passive checks: 40 pass, 1 known, 1 not testable`. */
 export function totalsText(results: readonly Result[]): string {
   const counts = VERDICTS.map(
     (verdict) => [verdict, results.filter((r) => r.verdict === verdict).length] as const,
   );
   const shown = counts.filter(([, count]) => count > 0).map(([verdict, count]) => `${count} ${verdict}`);
-  return `${results.length} rules: ${shown.join(', ')}`;
+  const checks = results.filter(({ rule }) => rule.needs.includes('capture')).length;
+  const rules = results.length - checks;
+  const parts = [
+    ...(rules > 0 || checks === 0 ? [counted(rules, 'rule')] : []),
+    ...(checks > 0 ? [counted(checks, 'passive check')] : []),
+  ];
+  return [parts.join(' and '), ...(shown.length > 0 ? [shown.join(', ')] : [])].join(': ');
 }
 
 /** A rule and, if it was not passed, everything that is known of the case, with the packets. */

@@ -11,8 +11,8 @@ import { isRead, isSend, isTaken, itsRead, LENGTHS } from './service.ts';
 
 /** Connections that are opened one after the other. */
 const CONNECTIONS = 3;
-/** REQs of CM-34. */
-const CALLS = 500;
+/** REQs of CM-34: fewer than the packets that Linux takes from a network card at a time, or it may log that. */
+const CALLS = 50;
 /** Messages of FUZ-02; the bytes of a MAD in front of CM's own. */
 const FUZZED_MESSAGES = 300;
 const MAD_HEADER = 24;
@@ -177,7 +177,7 @@ export const connectionLifeRules = [
     'CM-34',
     {
       title:
-        '500 REQs at once: each is answered, refused or dropped, none is taken twice, and the next one is answered',
+        '50 REQs at once: each is answered, refused or dropped, none is taken twice, and the next one is answered',
       section: '12.9.8, 12.9.6',
       should: true,
       hostile: true,

@@ -231,7 +231,7 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
   'many REQs stop the service': {
     seenBy: ['CM-34'],
     ...hears('REQ', (_message, device) => {
-      if (count(device) === 400) device.cm.unlisten(SERVICE_ID);
+      if (count(device) === 40) device.cm.unlisten(SERVICE_ID);
       return {};
     }),
   },
