@@ -1,6 +1,6 @@
 /**
- * The rate of a file through a stream, next to sixteen messages under way by hand and to node:net, over loopback: interleaved, so that
- * each round compares what ran in the same seconds. Usage: node bench/streams/run.mjs [rounds] [MiB]
+ * The rate of a file through a stream, next to sixteen messages under way by hand, to sockets of RDMA, to node:net and to a C program, over loopback:
+ * interleaved, so that each round compares what ran in the same seconds. Usage: node bench/streams/run.mjs [rounds] [MiB]
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,9 +10,15 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { pinned, pinning } from '../pinning.mjs';
+import { hasRstream, rateOfRstream } from './rstream.mjs';
 
 const [rounds = 5, size = 256] = process.argv.slice(2).map(Number);
-const KINDS = ['sixteen', 'stream', 'web', 'sixteen-memory', 'net'];
+/** `rstream` is a C program, on devices of `roce run`, and `rstream-tcp` the same one over TCP. */
+const KINDS = [
+  ...['sixteen', 'stream', 'web', 'sixteen-memory', 'rsocket', 'net'],
+  ...(hasRstream ? ['rstream', 'rstream-tcp'] : []),
+];
+if (!hasRstream) console.error('the C program is left out: rstream is not installed (rdmacm-utils)');
 const side = fileURLToPath(new URL('side.mjs', import.meta.url));
 
 const folder = mkdtempSync(join(tmpdir(), 'roce-streams-'));
@@ -26,6 +32,7 @@ function start(number, ...args) {
 
 /** MB/s as the receiver sees it, and MB for each second of processor on both sides: that hardly depends on what else runs. */
 async function rateOf(kind) {
+  if (kind.startsWith('rstream')) return rateOfRstream(kind.endsWith('tcp'), size);
   const server = start(1, 'server', kind);
   const lines = createInterface(server.stdout)[Symbol.asyncIterator]();
   const { value: port } = await lines.next();

@@ -1,10 +1,12 @@
 /** One side of a transfer: `server KIND` prints the port, then how long it took; `client KIND PORT FILE` sends the file. */
+import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { createServer, connect as tcp } from 'node:net';
 import { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { connect, listen } from '../../packages/rdmacm/dist/index.js';
+import { connect as connectSocket, listen as listenSockets } from '../../packages/rsocket/dist/index.js';
 
 const CHUNK = 65_536;
 const UNDER_WAY = 16;
@@ -58,6 +60,14 @@ async function serve() {
     server.listen(0, ADDRESS, () => console.log(server.address().port));
     return;
   }
+  if (kind === 'rsocket') {
+    const server = await listenSockets({ address: ADDRESS, port: 0 });
+    console.log(server.port);
+    await pipeline(await server.accept(), sink());
+    meter.print();
+    await server.close();
+    return;
+  }
   const listener = await listen({ address: ADDRESS, port: 0 });
   console.log(listener.port);
   const connection = await listener.accept();
@@ -100,6 +110,13 @@ async function send() {
   if (kind === 'net') {
     begin();
     return pipeline(createReadStream(file), tcp(Number(port), ADDRESS));
+  }
+  if (kind === 'rsocket') {
+    const socket = await connectSocket({ host: ADDRESS, port: Number(port), source: OWN });
+    begin();
+    await pipeline(createReadStream(file), socket);
+    if (!socket.closed) await once(socket, 'close');
+    return;
   }
   const connection = await connect(`${ADDRESS}:${port}`, { source: OWN });
   begin();
