@@ -27,6 +27,7 @@ function causes(subject: Subject): Cause<'uc-loss', never>[] {
   if (lost === undefined) return [];
   const { requester, responder } = subject;
   const bad = direction.counts.icrcBad;
+  const were = lost.count === 1 ? 'was' : 'were';
   return [
     {
       kind: 'uc-loss',
@@ -36,8 +37,8 @@ function causes(subject: Subject): Cause<'uc-loss', never>[] {
       certainty: 'likely',
       text:
         bad > 0
-          ? `${counted(lost.count, 'packet')} from ${requester} to ${responder} lost, ${bad} damaged; UC retransmits nothing.`
-          : `${counted(lost.count, 'packet')} from ${requester} to ${responder} lost before the capture point; UC retransmits nothing.`,
+          ? `${counted(lost.count, 'packet')} from ${requester} to ${responder} ${were} lost, ${bad} damaged; UC retransmits nothing.`
+          : `${counted(lost.count, 'packet')} from ${requester} to ${responder} ${were} lost before the capture point; UC retransmits nothing.`,
       culprit: 'network',
       chain: event(lost.frames[0], 'the packet behind the first missing one'),
       explains: [],

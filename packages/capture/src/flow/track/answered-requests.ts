@@ -144,12 +144,10 @@ export class AnsweredRequests extends SentRequests {
       this.#missing(time);
       return true;
     }
-    // One behind it came first: this one was overtaken, unless it answers a request that was retransmitted since.
-    const isAskedAgain =
-      this.stalledSince < 0 ||
-      out.sends[slot] !== this.#stalledSends ||
-      out.lastTimes[slot] > this.#newestAnswerTime;
-    if (psn < this.#newestAnswer && !isAskedAgain) this.episodes.late(psn, time, frame);
+    // One behind it came first: this one was overtaken, unless it answers a retransmission: then the other may answer the first copy.
+    const isSentOnce = this.stalledSince >= 0 && out.sends[slot] === 1;
+    const isOvertaken = isSentOnce && out.lastTimes[slot] <= this.#newestAnswerTime;
+    if (psn < this.#newestAnswer && isOvertaken) this.episodes.late(psn, time, frame);
     this.early.take(psn);
     this.#answerOldest(slot, last, time);
     if (this.early.keeps) this.takeEarly(time);

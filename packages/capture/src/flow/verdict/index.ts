@@ -210,6 +210,11 @@ function quiet(connection: Connection): Verdict {
   const isOneWay = aToB.packets === 0 || bToA.packets === 0;
   if (isOneWay && (transport === 'RC' || transport === 'XRC')) return ONE_WAY;
   const missed = aToB.missedByCapture + bToA.missedByCapture;
+  if (total > 0 && open === 0 && (transport === 'UC' || transport === 'UD')) {
+    // Nothing is acknowledged.
+    const text = `Nothing stands out: ${counted(total, 'message')}, seen whole; losses behind the capture point do not show (${transport}).`;
+    return { ...base, kind: 'healthy', certainty: 'likely', text };
+  }
   const messages =
     total === 0
       ? `${counted(aToB.packets + bToA.packets, 'packet')}, no message`

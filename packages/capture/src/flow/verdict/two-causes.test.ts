@@ -163,6 +163,45 @@ test('a READ response that is missing, and comes after all: reordered, not lost'
   });
 });
 
+test('answers to first copies that come behind the retransmission do not show that its answers are late', () => {
+  const capture = new CaptureBuilder();
+  const read = (time: number, psn: number) =>
+    capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length: 2048, migReq: false });
+  const add = (time: number, psn: number) =>
+    capture.packet(time, 'a', 'RC_FETCH_ADD', { psn, migReq: false });
+  const first = (time: number, psn: number) =>
+    capture.packet(time, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn, payload: 1024 });
+  const last = (time: number, psn: number) =>
+    capture.packet(time, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn, payload: 1024 });
+  const added = (time: number, psn: number) => capture.packet(time, 'b', 'RC_ATOMIC_ACKNOWLEDGE', { psn });
+  const rest = (time: number) => {
+    add(time, 102);
+    add(time + 1, 103);
+    send(capture, time + 2, 104);
+  };
+  read(0, 98);
+  first(50, 98);
+  last(60, 99);
+  read(1000, 100);
+  rest(1001);
+  last(1050, 101); // 100 is missing.
+  read(1052, 100);
+  rest(1053);
+  for (const [time, isAgain] of [
+    [1060, false],
+    [1100, true],
+  ] as const) {
+    if (isAgain) {
+      first(time, 100);
+      last(time + 1, 101);
+    }
+    added(time + 2, 102);
+    added(time + 3, 103);
+    ack(capture, time + 4, 104);
+  }
+  expect(kindsOf(talk(capture, 200 * MS, 105))).toEqual(['packets-lost']);
+});
+
 test('RNR waits: one that ends long after its time, by the ACK timer, is no part of them', () => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   send(capture, 10 * MS, 104);
