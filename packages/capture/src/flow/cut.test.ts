@@ -74,3 +74,18 @@ describe.each([
     }
   });
 });
+
+test('cut AETHs: the verdict is likely, as NAKs would not show; without a BTH it is the snap length', () => {
+  const short = analyze('op_all.pcap', 14 + 20 + 8 + 12);
+  expect(short.verdict).toMatchObject({
+    kind: 'healthy',
+    certainty: 'likely',
+    text: expect.stringContaining('headers are cut, so NAKs do not show'),
+  });
+  const { verdict, findings } = analyze('op_all.pcap', 42);
+  expect(verdict.text).toMatch(/^No RoCE packet was decoded: \d+ of \d+ frames are cut inside the headers\.$/);
+  expect(verdict.also).toEqual([]);
+  expect(findings.filter(({ isExplained }) => isExplained !== true).map(({ kind }) => kind)).toEqual([
+    'nothing-decoded',
+  ]);
+});

@@ -73,7 +73,10 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       .sort(byWeight);
     connection.ended = endOf(connection, subjects[i][0].exchange, states[i]);
     const told = causes.filter(({ isSaid }) => isSaid !== true);
-    connection.verdict = told.length === 0 ? quiet(connection) : verdictFrom(told, connection.id);
+    connection.verdict =
+      told.length === 0
+        ? quiet(connection, capture.summary.cutHeaders > 0)
+        : verdictFrom(told, connection.id);
     if (told.length === 0) return;
     all.set(connection, told);
     findings.push(...causes.flatMap(findingFrom));
@@ -194,8 +197,8 @@ function verdictFrom([first, ...others]: readonly AnyCause[], connection: number
   };
 }
 
-/** A connection without any cause. */
-function quiet(connection: Connection): Verdict {
+/** A connection without any cause. @param isCut the capture cut packets inside their headers */
+function quiet(connection: Connection, isCut: boolean): Verdict {
   const { id, aToB, bToA, transport, messagesFromA, messagesFromB } = connection;
   const total = messagesFromA.total + messagesFromB.total;
   const open = messagesFromA.incomplete + messagesFromB.incomplete;
@@ -224,8 +227,8 @@ function quiet(connection: Connection): Verdict {
   return {
     ...base,
     kind: 'healthy',
-    certainty: missed > 0 || open > 0 || total === 0 ? 'likely' : 'certain',
-    text: `Nothing stands out: ${messages}, nothing retransmitted${slowText(connection)}.`,
+    certainty: missed > 0 || open > 0 || total === 0 || isCut ? 'likely' : 'certain',
+    text: `Nothing stands out: ${messages}, nothing retransmitted${isCut ? '; headers are cut, so NAKs do not show' : slowText(connection)}.`,
   };
 }
 
