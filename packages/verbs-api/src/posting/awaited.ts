@@ -44,10 +44,15 @@ type Operation = { opcode: SendWr['opcode'] } & Record<string, unknown>;
 
 /** The requests of a queue pair that resolve with their completions. */
 export abstract class AwaitedRequests {
+  /** As of `QueuePair`. */
   abstract readonly qpNum: number;
+  /** Completions of `send`, `write`, `read` and all other requests but `receive`. */
   abstract readonly sendCq: CompletionQueue;
+  /** Completions of `receive`. */
   abstract readonly recvCq: CompletionQueue;
+  /** As of `QueuePair`. */
   abstract postSend(wr: SendWr | readonly SendWr[]): void;
+  /** As of `QueuePair`. */
   abstract postRecv(wr: RecvWr | readonly RecvWr[]): void;
   readonly #find: FindRegion;
 
