@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { chmodSync, chownSync, copyFileSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { DeviceServer, libraryPath, programEnvironment } from '@node-roce/device';
+import { DeviceServer, hasGainedCapabilities, libraryPath, programEnvironment } from '@node-roce/device';
 import { expect, test } from 'vitest';
 import { listening, whyMissing } from './programs.ts';
 
@@ -125,5 +125,28 @@ test.skipIf(!isRoot || whyMissing() !== undefined)(
       listener.kill('SIGKILL');
       rmSync(folder, { recursive: true });
     }
+  },
+);
+
+test.skipIf(!isRoot || spawnSync('which', ['setcap']).status !== 0)(
+  'a program whose file has capabilities is known, and another is not',
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-capabilities-'));
+    chmodSync(folder, 0o755);
+    const copy = join(folder, 'sleep');
+    copyFileSync('/bin/sleep', copy);
+    chmodSync(copy, 0o755);
+    const isKnown = () => {
+      const child = spawn(copy, ['1000'], { ...OWNER, stdio: 'ignore', cwd: '/' });
+      // The one that starts it, as an ordinary user, has none.
+      const found = hasGainedCapabilities(child.pid!, 0n);
+      child.kill();
+      return found;
+    };
+    expect(isKnown()).toBe(false);
+    expect(spawnSync('setcap', ['cap_ipc_lock+ep', copy], { encoding: 'utf8' }).stderr).toBe('');
+    expect(isKnown()).toBe(true);
+    expect(hasGainedCapabilities(process.pid)).toBe(false);
+    rmSync(folder, { recursive: true });
   },
 );

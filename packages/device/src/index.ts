@@ -1,5 +1,6 @@
 export {
   defaultInterface,
+  hasGainedCapabilities,
   libraryPath,
   type MemoryWay,
   programEnvironment,

@@ -1,5 +1,14 @@
 /** Library and environment of a program that reaches a device; and which programs cannot. */
-import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  openSync,
+  readFileSync,
+  readSync,
+  statSync,
+} from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { folder as native } from '@node-roce/dgram-native/folder';
 import { listInterfaces } from '@node-roce/link';
@@ -96,6 +105,23 @@ export function whyNot(
   if (interpreter === 'static') return refuse('statically linked: it loads no libibverbs.so.1');
   if (interpreter === '32 bits') return refuse('a program of 32 bits; the library is for 64 bits');
   return undefined;
+}
+
+/** Capabilities that a process may use, as bits; none of a process that is gone. */
+function permitted(pid: number | 'self'): bigint {
+  try {
+    return BigInt(`0x${/^CapPrm:\s*(\S+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0}`);
+  } catch {
+    return 0n;
+  }
+}
+
+/**
+ * Whether a process has capabilities that the one that started it lacks (`than`: this process): its program's file has them (setcap(8)), and the system
+ * ignores LD_LIBRARY_PATH and LD_PRELOAD for it. Node can't read the file's attribute.
+ */
+export function hasGainedCapabilities(pid: number, than: bigint = permitted('self')): boolean {
+  return (permitted(pid) & ~than) !== 0n;
 }
 
 /** The program that the first line of a script names; undefined for other files. */

@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import {
   defaultInterface,
   deviceStatus,
+  hasGainedCapabilities,
   isListening,
   libraryPath,
   type MemoryWay,
@@ -128,6 +129,10 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     stdio: 'inherit',
     env: programEnvironment(library, path, terminal.env, given.memory),
   });
+  if (child.pid !== undefined && hasGainedCapabilities(child.pid))
+    terminal.message(
+      `roce run: ${program}: its file has capabilities (setcap): the system ignores LD_LIBRARY_PATH for it, so it finds no device. Run a copy of the file`,
+    );
   // Ctrl-C and Ctrl-\ typed at a terminal reach the program without us.
   const typed = process.stdin.isTTY === true;
   const handlers = PASSED.map((signal) => {
