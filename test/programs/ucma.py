@@ -245,7 +245,9 @@ def wild(seed, seconds):
             NOTIFY: lambda: struct.pack('<II', id, 4),
         }.get(command, lambda: struct.pack('<QII', pointer, id, pick.randrange(8)))()
         if pick.random() < 0.1:
-            payload = payload[: pick.randrange(len(payload) + 1)]
+            length = pick.randrange(len(payload) + 1)
+            # Not amid a pointer, which are in the first bytes: half of one may lead into this program itself, as in the kernel.
+            payload = payload[: length - length % 8 if length < 16 else length]
         if pick.random() < 0.05:
             payload = pick.randbytes(pick.randrange(600))
         if command == DESTROY_ID and pick.random() < 0.5:

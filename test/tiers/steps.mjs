@@ -118,7 +118,7 @@ export const LONG = [
     set: 'userland',
     minutes: 40,
     command: 'npx vitest run test/programs/perftest.test.ts',
-    env: { ROCE_PROGRAM_PERFTEST: 'all' },
+    env: { ROCE_PROGRAM_PERFTEST: 'all', ROCE_PROGRAM_BUSY: 20 },
   },
   {
     name: 'programs of Debian 13',
