@@ -55,8 +55,8 @@ function ladders(name, files) {
   const parts = RULES.flatMap(({ id, title }) => {
     const result = byId.get(id);
     if (result === undefined) return [];
-    const { verdict, why, ladder } = result;
-    const reasons = why.map((reason) => `- ${cell(reason)}`);
+    const { verdict, why, notes, ladder } = result;
+    const reasons = [...why, ...notes.map((note) => `note: ${note}`)].map((reason) => `- ${cell(reason)}`);
     const packets = ladder ? [`\`\`\`text\n${shortened(ladder)}\n\`\`\``] : [];
     const list = reasons.length > 0 ? [reasons.join('\n')] : [];
     return [[`## ${id}`, `${cell(title)}: **${verdict}**`, ...list, ...packets].join('\n\n')];

@@ -22,6 +22,11 @@ test('rules that the stack keeps pass', async () => {
     expect((await play(rule, endpointBench(myEndpoint))).verdict, rule.id).toBe('pass');
 });
 
+test('no rule of these areas makes the stack throw', async () => {
+  for (const rule of rules('PSN', 'ACK'))
+    expect((await play(rule, endpointBench(myEndpoint))).verdict, rule.id).not.toBe('broken');
+});
+
 test('where the region begins at address 0, nothing is in front of it', async () => {
   const atZero: typeof myEndpoint = (options) => {
     const endpoint = myEndpoint(options);

@@ -33,7 +33,8 @@ export const myEndpoint: EndpointFactory = ({ gid, psn, arenaBytes }) => {
     if (corrupt || !decoded.ok || decoded.packet.destQpn !== info.qpn) return;
     const { psn: at, reth, payload } = decoded.packet;
     if (at === expected && reth !== undefined) {
-      arena.set(payload, Number(reth.va - info.base));
+      // A WRITE of no bytes may have any address.
+      if (payload.length > 0) arena.set(payload, Number(reth.va - info.base));
       expected = (expected + 1) & 0xff_ffff;
       msn++;
     }
