@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { isServedBy, LISTS, PASSIVE_RULES, RULES } from '@node-roce/conform';
+import { isServedBy, LISTS, lacksOf, PASSIVE_RULES, RULES } from '@node-roce/conform';
 import { expect, test } from 'vitest';
 
 const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
@@ -31,8 +31,10 @@ test('docs/conform.md has the numbers of rules of each way to the device', () =>
   const ofAgent = RULES.filter((rule) => isServedBy(rule, 'agent'));
   const ofManager = RULES.filter((rule) => isServedBy(rule, 'cm'));
   const usual = ofAgent.filter(({ hostile, slow }) => !hostile && !slow);
+  const ofPerftest = RULES.filter((rule) => lacksOf(rule, 'perftest').length === 0);
   const text = readFileSync(root('docs/conform.md'), 'utf8').replaceAll(/\s+/g, ' ');
   for (const sentence of [
+    `This is enough for ${ofPerftest.length} of the rules`,
     `It tests ${RULES.length} rules of the transport`,
     `and ${PASSIVE_RULES.length} rules about packets`,
     `This tests the ${usual.filter(({ first }) => first).length} basic rules`,
