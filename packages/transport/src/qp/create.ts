@@ -11,12 +11,14 @@ import { named } from '../modify.ts';
 import type { FrameHost } from '../raw/frames.ts';
 import { RawQueuePair, type RawQueuePairInit } from '../raw/raw-queue-pair.ts';
 import { checkRecovery } from '../recovery.ts';
+import { recvStride, sendStride } from '../rings.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import type { SrqTable } from '../srq-table.ts';
 import type { XrcTable } from '../xrc/table.ts';
 import { checkCap, rendezvousCap } from './cap.ts';
-import type { QueuePairInit } from './init.ts';
+import { isOfXrc, type QueuePairInit } from './init.ts';
 import { QueuePair } from './queue-pair.ts';
+import type { OwnQueues } from './shell.ts';
 
 /** The protection domain of a target queue pair, which has none of its own. */
 const NO_PD = -1;
@@ -49,6 +51,23 @@ export interface Places {
   checkGsi(): void;
   /** A number that no queue pair has. */
   newQpn(): number;
+}
+
+/** The queues of one that sends packets. An SRQ fills the one entry of its own receive ring; any SRQ of the domain that of an XRC target. */
+function queuesOf(context: Context, init: QueuePairInit): OwnQueues {
+  const { type, srq, cap, newRing = context.newWorkRing } = init;
+  const hasReceives = srq === undefined && !isOfXrc(type);
+  const hasSends = !init.rendezvous;
+  const newSendRing = hasSends ? newRing : context.newRing;
+  const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
+  const rings = context.newRings(
+    () => newSendRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
+    () =>
+      hasReceives
+        ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
+        : context.newWorkRing(1, recvStride(ofSrq)),
+  );
+  return { rings, hasReceives, hasSends, newRing };
 }
 
 /** Makes queue pairs; they are the caller's. */
@@ -113,7 +132,7 @@ export class QueuePairMaker {
         activeMtu: this.#options.activeMtu,
         migrates: this.#options.migrates,
       };
-      return new QueuePair(this.#context, made);
+      return new QueuePair(this.#context, made, queuesOf(this.#context, made));
     });
   }
 
@@ -122,7 +141,7 @@ export class QueuePairMaker {
     const domain = this.#tables.xrc.domain(xrcd);
     this.#places.checkPlace();
     const nobody = this.#nobodysCq;
-    return new QueuePair(this.#context, {
+    const made: QueuePairInit = {
       qpn: this.#places.newQpn(),
       type: 'XRC_TGT',
       pd: NO_PD,
@@ -136,7 +155,8 @@ export class QueuePairMaker {
       activeMtu: this.#options.activeMtu,
       domain,
       migrates: this.#options.migrates,
-    });
+    };
+    return new QueuePair(this.#context, made, queuesOf(this.#context, made));
   }
 
   /** Throws EOPNOTSUPP where the link has no frames, EPERM without CAP_NET_RAW. */

@@ -7,6 +7,9 @@ import type { NewRing } from '../rings.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import type { XrcDomain } from '../xrc/domain.ts';
 
+/** Whether it is one of the two sides of XRC (annex A14): they have no receives of their own. */
+export const isOfXrc = (type: QpType): boolean => type === 'XRC_INI' || type === 'XRC_TGT';
+
 /** The attributes of a new queue pair; all of it is checked. */
 export interface QueuePairInit {
   qpn: number;

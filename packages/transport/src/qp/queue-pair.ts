@@ -15,7 +15,6 @@ import type { RequesterRole } from '../requester/role.ts';
 import { UnreliableRequester } from '../requester/unreliable.ts';
 import { createResponder } from '../responder/create.ts';
 import type { Responder } from '../responder/responder.ts';
-import { recvStride, sendStride } from '../rings.ts';
 import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Rendezvous } from '../tags/rendezvous.ts';
@@ -23,13 +22,13 @@ import { TaggedReceives } from '../tags/tagged-receives.ts';
 import { withdraw } from '../withdraw.ts';
 import { Service } from '../wr-opcodes.ts';
 import { changedAttributes, type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
-import type { QueuePairInit } from './init.ts';
+import { isOfXrc, type QueuePairInit } from './init.ts';
 import type { Owner } from './owner.ts';
 import type { Paths } from './paths.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import type { NextRings, Queues } from './resize.ts';
 import { SendQueue } from './send-queue.ts';
-import { QueueShell } from './shell.ts';
+import { type OwnQueues, QueueShell } from './shell.ts';
 
 /** Lives that the mark in the slots of a batch distinguishes. */
 const LIVES = 256;
@@ -75,23 +74,10 @@ export class QueuePair extends QueueShell implements Owner, Sender {
   readonly recovery: Recovery;
   #keepEarly: KeepEarly;
 
-  constructor(context: Context, init: QueuePairInit) {
+  constructor(context: Context, init: QueuePairInit, queues: OwnQueues) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
-    const { newRing = context.newWorkRing } = init;
-    const isXrc = type === 'XRC_INI' || type === 'XRC_TGT';
-    const hasReceives = srq === undefined && !isXrc;
-    const hasSends = !init.rendezvous;
-    const newSendRing = hasSends ? newRing : context.newRing;
-    // One entry, which an SRQ fills; of any SRQ of the domain, for an XRC target.
-    const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
-    const rings = context.newRings(
-      () => newSendRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
-      () =>
-        hasReceives
-          ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
-          : context.newWorkRing(1, recvStride(ofSrq)),
-    );
-    super(context, { qpn, pd, cap, rings, hasReceives, hasSends, newRing });
+    const isXrc = isOfXrc(type);
+    super(context, { qpn, pd, cap, ...queues });
     this.#context = context;
     this.#credits = context.credits;
     this.type = type;

@@ -21,6 +21,9 @@ export interface ShellInit {
   readonly newRing: NewRing;
 }
 
+/** The queues that a queue pair is made with. */
+export type OwnQueues = Pick<ShellInit, 'rings' | 'hasReceives' | 'hasSends' | 'newRing'>;
+
 /** Promise: the rings show the queue pair's state, those of a resize as well. */
 export abstract class QueueShell {
   abstract readonly type: QpType;

@@ -39,7 +39,7 @@ describe.each([0, 0x10, 0xff_fffe])('from PSN %i on', (psn) => {
     expect(flight.out).toBe(2);
     expect(flight.acknowledged(psnAdd(psn, 5))).toBe(2);
     expect([flight.isOver, flight.out]).toEqual([true, 0]);
-    expect(flight.check(true)).toBeUndefined();
+    expect(flight.check()).toBeUndefined();
   });
 
   test('a go-back-N sends the same PSNs again, with a cause, and then new ones', () => {
@@ -54,7 +54,7 @@ describe.each([0, 0x10, 0xff_fffe])('from PSN %i on', (psn) => {
     expect(send(1)).toBe(false);
     expect(send(1)).toBe(true);
     expect(state()).toEqual([2, 6, 6]);
-    expect(flight.check(true)).toBeUndefined();
+    expect(flight.check()).toBeUndefined();
   });
 
   test('the cursor is behind where what it went back to is acknowledged', () => {
@@ -64,7 +64,7 @@ describe.each([0, 0x10, 0xff_fffe])('from PSN %i on', (psn) => {
     expect(flight.isCursorBehind).toBe(false);
     flight.acknowledged(psnAdd(psn, 2));
     expect(flight.isCursorBehind).toBe(true);
-    expect(flight.check(true)).toBe('the cursor is at -2 of 3 PSNs in flight');
+    expect(flight.check()).toBe('the cursor is at -2 of 3 PSNs in flight');
     flight.seekUnacked(256);
     expect(flight.isCursorBehind).toBe(false);
     queue.head++;
@@ -99,47 +99,41 @@ test('RESET forgets the cause', () => {
 describe('the check sees', () => {
   test.each([0, 7, 0x7fff_ffff, -1])('a cursor outside of the entries that were started, at %i', (head) => {
     const { flight, queue } = setUp(5, 100, head);
-    for (const reliable of [true, false]) {
-      expect(flight.check(reliable)).toBeUndefined();
-      queue.head = (head + 1) | 0;
-      expect(flight.check(reliable)).toMatch(/the cursor is at entry/);
-      queue.head = queue.started = (head - 1) | 0;
-      expect(flight.check(reliable)).toMatch(/the cursor is at entry/);
-      queue.head = queue.started = head;
-      expect(flight.check(reliable)).toBeUndefined();
-      queue.started = (head + 1) | 0;
-    }
+    expect(flight.check()).toBeUndefined();
+    queue.head = (head + 1) | 0;
+    expect(flight.check()).toMatch(/the cursor is at entry/);
+    queue.head = queue.started = (head - 1) | 0;
+    expect(flight.check()).toMatch(/the cursor is at entry/);
   });
 
   test('more in flight than PSNs can distinguish', () => {
     const { flight, send } = setUp(5, 1 << 23);
     send(PSN_SPAN + 128);
-    expect(flight.check(true)).toBeUndefined();
+    expect(flight.check()).toBeUndefined();
     send(1);
-    expect(flight.check(true)).toMatch(/PSNs in flight/);
-    expect(flight.check(false)).toBeUndefined();
+    expect(flight.check()).toMatch(/PSNs in flight/);
   });
 
   test('a cursor past what was ever sent', () => {
     const { flight, queue } = setUp(5);
     flight.cursor.advance(queue as unknown as SendQueue, 3);
-    expect(flight.check(true)).toBe('the cursor is at 3 of 0 PSNs in flight');
+    expect(flight.check()).toBe('the cursor is at 3 of 0 PSNs in flight');
     flight.advanced();
-    expect(flight.check(true)).toBeUndefined();
+    expect(flight.check()).toBeUndefined();
   });
 
   test('PSNs that belong to no entry, or to another than the oldest', () => {
     const { flight, queue, send } = setUp(5, 10);
     send(5);
-    expect(flight.check(true)).toBeUndefined();
+    expect(flight.check()).toBeUndefined();
     queue.firstPsn = () => 6;
-    expect(flight.check(true)).toBe('unacked PSN -1 of the oldest entry');
+    expect(flight.check()).toBe('unacked PSN -1 of the oldest entry');
     queue.firstPsn = () => 5;
     queue.packetsOf = () => 0;
-    expect(flight.check(true)).toBe('unacked PSN 0 of the oldest entry');
+    expect(flight.check()).toBe('unacked PSN 0 of the oldest entry');
     queue.packetsOf = () => 1;
-    expect(flight.check(true)).toBeUndefined();
+    expect(flight.check()).toBeUndefined();
     queue.started = queue.head;
-    expect(flight.check(true)).toBe('5 PSNs in flight belong to no entry');
+    expect(flight.check()).toBe('5 PSNs in flight belong to no entry');
   });
 });

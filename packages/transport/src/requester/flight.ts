@@ -13,7 +13,7 @@ export const PSN_SPAN = 1 << 22;
  * `unackedPsn`, which always lies in the oldest incomplete entry, because an entry leaves the queue when its last packet is
  * acknowledged.
  *
- * Promise: unacked ≤ cursor ≤ send, at most `PSN_SPAN` apart, for reliable connections.
+ * Promise: unacked ≤ cursor ≤ send, at most `PSN_SPAN` apart.
  */
 export class Flight {
   readonly cursor = new SendCursor();
@@ -130,12 +130,11 @@ export class Flight {
   }
 
   /** The broken promise, if there is one. */
-  check(reliable: boolean): string | undefined {
+  check(): string | undefined {
     const queue = this.queue;
     const { entry } = this.cursor;
     if (indexLess(entry, queue.head) || indexLess(queue.started, entry))
       return `the cursor is at entry ${entry}`;
-    if (!reliable) return undefined;
     const inFlight = psnDiff(this.#sendPsn, this.#unackedPsn);
     if (this.out < 0 || this.out > inFlight || inFlight > PSN_SPAN + 128)
       return `the cursor is at ${this.out} of ${inFlight} PSNs in flight`;

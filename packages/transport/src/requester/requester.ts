@@ -95,7 +95,6 @@ export class Requester implements RequesterRole {
 
   // ------------------------------------------------------------------- states
 
-  /** RTS: a fresh send side. Drops requests that were posted before, by a program that did not see the last RESET. */
   start(psn: number): void {
     this.reset();
     this.#queue.reset();
@@ -103,7 +102,6 @@ export class Requester implements RequesterRole {
     this.credits.reset(true);
   }
 
-  /** RESET: as just created, with the attributes that the queue pair has now. */
   reset(): void {
     this.stop();
     this.credits.reset(false);
@@ -117,7 +115,6 @@ export class Requester implements RequesterRole {
     this.#drain.end();
   }
 
-  /** ERR, SQE: nothing more is sent, nothing is waited for. */
   stop(): void {
     this.timers.stopAll();
     this.reads.release();
@@ -127,30 +124,25 @@ export class Requester implements RequesterRole {
     this.#flight.stop();
   }
 
-  /** The queue pair is gone. */
   close(): void {
     this.reset();
     this.timers.close();
     this.#context.times.give(this.#place);
   }
 
-  /** Entering RTS from SQD or SQE. */
   resume(): void {
     this.#drain.end();
   }
 
-  /** Everything was flushed: the cursor is at the next entry. */
   flushed(): void {
     this.#flight.toHead();
   }
 
-  /** SQD: what was not sent is not started after all. */
   drain(): void {
     this.#transmitter.takeBack();
     this.#drain.begin();
   }
 
-  /** Takes over changed attributes; timers with an old value are restarted. */
   configure(from: QpAttributes, to: QpAttributes): void {
     if (to.pathMtu !== from.pathMtu) this.reads.setPathMtu(to.pathMtu);
     if (to.rateLimit !== from.rateLimit) {
@@ -166,7 +158,6 @@ export class Requester implements RequesterRole {
 
   // ------------------------------------------------------------------ sending
 
-  /** Adds up to `budget` request packets to the batch; returns how many. */
   transmit(batch: TxBatch, budget: number): number {
     const { state } = this.#owner;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return 0;
@@ -181,7 +172,6 @@ export class Requester implements RequesterRole {
 
   // ------------------------------------------------------------------ failing
 
-  /** The link refused a packet of `entry` at `psn` for good. */
   refused(entry: number, psn: number, status: number): void {
     const { state } = this.#owner;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
@@ -229,7 +219,6 @@ export class Requester implements RequesterRole {
     if (!this.sleeps) this.#owner.wantsTurn();
   }
 
-  /** Whether a turn would send nothing: all is sent that was posted, nothing is recovered from, and the next post rings. */
   get sleeps(): boolean {
     return this.#queue.isAsleep && this.recovery.idle;
   }
@@ -283,7 +272,7 @@ export class Requester implements RequesterRole {
     if (parts !== undefined) return parts;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
     const { unackedPsn } = this.#flight;
-    const broken = this.#flight.check(true) ?? this.failed.check() ?? this.reads.early.check(unackedPsn);
+    const broken = this.#flight.check() ?? this.failed.check() ?? this.reads.early.check(unackedPsn);
     if (broken !== undefined || attributes.timeout === 0) return broken;
     const { out } = this.#flight;
     const waits = this.timers.isRunning(Timer.RETRY) || this.timers.isRunning(Timer.RNR) || this.#withLink;

@@ -265,6 +265,6 @@ export class UnreliableRequester implements RequesterRole {
   check(): string | undefined {
     const { state } = this.#owner;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
-    return this.#flight.check(false) ?? this.#failed.check();
+    return this.#flight.check() ?? this.#failed.check();
   }
 }

@@ -12,6 +12,7 @@ import { checkPsn, checkReliable, nakOf, type ReliableParts, statusOf, Verdict }
 import { Answered, Duplicates, responsesOf } from './duplicates.ts';
 import { EarlyPackets } from './early-packets.ts';
 import { EarlyPages } from './early-pages.ts';
+import { endConnection } from './ends.ts';
 import { AtomicResult, executeAtomicWrite, executeSend, executeWrite } from './execute.ts';
 import { InboundMessage } from './message.ts';
 import { NO_TARGET, RemoteTarget } from './remote-target.ts';
@@ -400,7 +401,7 @@ export class RcResponder implements Responder {
     this.#xrc?.repeat(packet);
     const answered = this.#duplicates.answer(packet, this.#expectedPsn, this.#msn);
     if (answered === Answered.NOT) return;
-    if (answered !== Answered.OWED) this.#end(answered);
+    if (answered !== Answered.OWED) endConnection(this.#context, this.#owner, answered);
     if (this.owed > 0) this.#owner.wantsReplyTurn();
   }
 
@@ -419,7 +420,7 @@ export class RcResponder implements Responder {
   #fail(psn: number, verdict: number): void {
     this.#replies.pushNak(psn, this.#msn, nakOf(verdict));
     if (this.#receives.inUse) this.#receives.fail(statusOf(verdict));
-    this.#end(nakOf(verdict), verdict === Verdict.INVALID_XRCETH);
+    endConnection(this.#context, this.#owner, nakOf(verdict), verdict === Verdict.INVALID_XRCETH);
   }
 
   /**
@@ -431,19 +432,7 @@ export class RcResponder implements Responder {
     this.#replies.clear();
     this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
     const { state } = this.#owner;
-    if (state !== QpStateCode.ERR && state !== QpStateCode.RESET) this.#end(NakCode.REMOTE_ACCESS_ERROR);
-  }
-
-  /** An XRCETH that is not valid counts as a violation of access (annex A14; qedr and hns report it so). */
-  #end(code: number, isXrceth = false): void {
-    const { qpn, counters } = this.#owner;
-    this.#owner.toError();
-    if (code === NakCode.REMOTE_ACCESS_ERROR) {
-      counters.sentAccessErr++;
-      this.#context.event({ type: 'QP_ACCESS_ERR', qpn });
-    } else if (code === NakCode.INVALID_REQUEST) {
-      counters.sentInvalidRequest++;
-      this.#context.event({ type: isXrceth ? 'QP_ACCESS_ERR' : 'QP_REQ_ERR', qpn });
-    } else counters.sentOperationalErr++;
+    if (state !== QpStateCode.ERR && state !== QpStateCode.RESET)
+      endConnection(this.#context, this.#owner, NakCode.REMOTE_ACCESS_ERROR);
   }
 }
