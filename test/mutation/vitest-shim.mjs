@@ -9,7 +9,7 @@ import {
   JestExtend,
   setState,
 } from '@vitest/expect';
-import { fn } from '@vitest/spy';
+import { fn, restoreAllMocks, spyOn } from '@vitest/spy';
 import * as chai from 'chai';
 
 chai.use(JestExtend);
@@ -26,7 +26,22 @@ expect.setState = (state) => setState(state, expect);
 setState({ assertionCalls: 0, isExpectingAssertions: false, expectedAssertionsNumber: null }, expect);
 globalThis[Symbol.for('expect-global')] = expect;
 
-export const vi = { fn };
+/** What `vi.stubGlobal` has replaced, by name. */
+const globals = new Map();
+
+export const vi = {
+  fn,
+  spyOn,
+  restoreAllMocks,
+  stubGlobal(name, value) {
+    if (!globals.has(name)) globals.set(name, globalThis[name]);
+    globalThis[name] = value;
+  },
+  unstubAllGlobals() {
+    for (const [name, value] of globals) globalThis[name] = value;
+    globals.clear();
+  },
+};
 
 /** Tests in the order of their definition: `{ id, file, run }`; `run` throws or rejects where the test fails. */
 export const tests = [];
@@ -37,14 +52,16 @@ let hooks = { before: [], after: [] };
 /** Tests from here on are those of a file, which reads this environment when it is loaded. */
 export function beginFile(name, env) {
   file = name;
+  hooks = { before: [], after: [] };
   for (const key of Object.keys(process.env)) if (key.startsWith('ROCE_SIM')) delete process.env[key];
   Object.assign(process.env, env);
 }
 
 function add(name, body, fails) {
   const id = `${file} > ${[...names, name].join(' > ')} #${tests.length}`;
-  const steps = [...hooks.before, body, ...hooks.after];
-  const run = fails ? () => failing(steps) : () => inTurn(steps);
+  const steps = [...hooks.before, body];
+  const { after } = hooks;
+  const run = () => whole(fails ? () => failing(steps) : () => inTurn(steps), after);
   tests.push({ id, file, run });
 }
 
@@ -54,6 +71,17 @@ function inTurn(steps) {
     const pending = step();
     if (pending instanceof Promise) return pending.then(() => inTurn(steps.slice(i + 1)));
   }
+}
+
+/** Calls the hooks behind a test whether it fails or not: the next one finds nothing that it has replaced. */
+function whole(test, after) {
+  let pending;
+  try {
+    pending = test();
+  } finally {
+    if (!(pending instanceof Promise)) inTurn(after);
+  }
+  return pending?.finally(() => inTurn(after));
 }
 
 async function failing(steps) {

@@ -314,6 +314,21 @@ test('a duplicate READ that is refused flushes the receive of the SEND under way
   expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);
 });
 
+test('a duplicate WRITE draws an ACK of all that was executed before the next READ, whose response may be missing', () => {
+  const { hand, read, write, answers } = responder();
+  const ack = (psn: number) => [['ACKNOWLEDGE', psn, 0x1f]];
+  hand.put(write(P), write(P + 1));
+  expect(answers()).toEqual([]);
+  hand.put(write(P));
+  expect(answers()).toEqual(ack(P + 1));
+  hand.put(read(P + 2, 8), write(P + 3));
+  expect(answers()).toEqual([['RDMA_READ_RESPONSE_ONLY', P + 2]]);
+  hand.put(write(P));
+  expect(answers()).toEqual(ack(P + 1));
+  hand.put(write(P + 3));
+  expect(answers()).toEqual(ack(P + 3));
+});
+
 describe('packets that change places', () => {
   // M8 (§9.7.5.2.8). Once: two NAKs, of which the first asks for a packet that is there.
   test('within one batch: no NAK asks for the packet that came', () => {

@@ -143,6 +143,19 @@ test('sqdFinishesWhatWasStarted: a request that is wrong fails when its turn com
   expect(left.poll()).toMatchObject([{ wrId: 2, status: 'LOC_PROT_ERR' }]);
 });
 
+test.each<Type>(['RC', 'UC', 'UD'])('each SQD of %s is reported, once', (type) => {
+  const pair = new Pair({ type });
+  const { left } = pair;
+  const drained = { type: 'SQ_DRAINED', qpn: left.qp.qpn };
+  drain(pair);
+  pair.run();
+  expect(left.events).toEqual([drained]);
+  resume(pair);
+  drain(pair);
+  pair.run();
+  expect(left.events).toEqual([drained, drained]);
+});
+
 test('sqdFinishesWhatWasStarted: the other direction goes on', () => {
   const pair = new Pair();
   const { left, right } = pair;
