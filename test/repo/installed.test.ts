@@ -50,6 +50,9 @@ afterAll(() => rmSync(place, { recursive: true }));
 
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
+/** The versions of Node that a client of each package manager is tried on. */
+const NODES = ['20', '22', '24', '26'];
+
 /** Puts a program of the machine into the folder of a PATH. */
 function link(program: string, folder: string): void {
   const { stdout } = spawnSync('sh', ['-c', `command -v ${program}`], { encoding: 'utf8' });
@@ -217,48 +220,56 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
     rmSync(join(native, 'build'), { recursive: true });
   });
 
-  test.each(['20', '22', '24', '26'])('the same with Node %s, as npm has it', async (version) => {
-    const folder = join(place, `node-${version}`);
-    mkdirSync(folder);
-    writeFileSync(join(folder, 'package.json'), '{}');
-    const name = `node-linux-${process.arch}`;
-    await run('npm', ['install', '--no-audit', '--no-fund', `${name}@${version}`], { cwd: folder });
-    const other = join(folder, 'node_modules', name, 'bin/node');
-    expect((await node(['--version'], other)).stdout).toMatch(new RegExp(`^v${version}\\.`));
-    const { stdout, stderr } = await node([program()], other);
-    expect(stdout).toContain('SUCCESS written from afar');
-    expect(stdout).toContain(join(native, 'prebuilds'));
-    expect(stderr).toBe('');
-    rmSync(folder, { recursive: true });
-  });
+  describe.each(NODES)('Node %s, as npm has it', (node) => {
+    const folder = join(place, `node-${node}`);
+    const executable = join(folder, 'node_modules', `node-linux-${process.arch}`, 'bin/node');
+    beforeAll(async () => {
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'package.json'), '{}');
+      const name = `node-linux-${process.arch}@${node}`;
+      await run('npm', ['install', '--no-audit', '--no-fund', name], { cwd: folder });
+      expect((await run(executable, ['--version'])).stdout).toMatch(new RegExp(`^v${node}\\.`));
+    }, 1_800_000); // It downloads 60 MB.
+    afterAll(() => rmSync(folder, { recursive: true }));
 
-  // As a user types it, with the tarball of one package. Its scripts would run, if it had any: none compiles.
-  test.each([
-    ['npm', 'npm install --no-audit --no-fund'],
-    ['pnpm', 'npx --yes pnpm@12 add'],
-    ['yarn 1', 'npx --yes yarn@1.22.22 add'],
-    ['yarn 4', 'npx --yes --package=@yarnpkg/cli-dist@4 yarn add'],
-    ['bun', 'npx --yes bun@1 add'],
-  ])('%s installs it without a compiler and without Python', async (client, command) => {
-    const folder = join(place, `by-${client.replace(' ', '-')}`);
-    mkdirSync(folder);
-    writeFileSync(join(folder, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
-    // Yarn 4 would look for a project in the folders above, and install without node_modules.
-    writeFileSync(join(folder, 'yarn.lock'), '');
-    writeFileSync(join(folder, '.yarnrc.yml'), 'nodeLinker: node-modules\n');
-    const bin = join(place, 'bin');
-    mkdirSync(bin, { recursive: true });
-    // The programs that scripts of a package manager call; no compiler.
-    for (const tool of ['sh', 'env', 'uname', 'sed', 'dirname', 'readlink', 'basename']) link(tool, bin);
-    for (const tool of ['node', 'npm', 'npx']) link(tool, bin);
-    const [packageManager, ...args] = command.split(' ');
-    const tarball = join(tarballs, `node-roce-${version}.tgz`);
-    const from = client === 'yarn 4' ? `node-roce@file:${tarball}` : tarball;
-    await run(packageManager, [...args, from], { cwd: folder, env: { ...process.env, PATH: bin } });
-    cpSync(program(), join(folder, 'program.mjs'));
-    const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: folder });
-    expect(stdout).toContain('SUCCESS written from afar');
-    expect(stdout).toContain('dgram_native.napi.glibc.node');
+    // As a user types it, with the tarball of one package. Its scripts would run, if it had any: none compiles.
+    test.each([
+      ['npm', 'npm install --no-audit --no-fund'],
+      ['pnpm', 'npx --yes pnpm@12 add'],
+      ['yarn 1', 'npx --yes yarn@1.22.22 add'],
+      ['yarn 4', 'npx --yes --package=@yarnpkg/cli-dist@4 yarn add'],
+      ['bun', 'npx --yes bun@1 add'],
+    ])(
+      '%s installs it without a compiler and without Python, and the program of README.md runs',
+      async (client, command) => {
+        const project = join(folder, `by-${client.replace(' ', '-')}`);
+        mkdirSync(project);
+        const manifest = '{ "name": "user", "private": true, "type": "module" }';
+        writeFileSync(join(project, 'package.json'), manifest);
+        // Yarn 4 would look for a project in the folders above, and install without node_modules.
+        writeFileSync(join(project, 'yarn.lock'), '');
+        writeFileSync(join(project, '.yarnrc.yml'), 'nodeLinker: node-modules\n');
+        const bin = join(folder, 'bin');
+        mkdirSync(bin, { recursive: true });
+        // The programs that scripts of a package manager call; no compiler. Each package manager runs on this Node.
+        for (const tool of ['sh', 'env', 'uname', 'sed', 'dirname', 'readlink', 'basename']) link(tool, bin);
+        for (const tool of ['npm', 'npx']) link(tool, bin);
+        if (!existsSync(join(bin, 'node'))) symlinkSync(executable, join(bin, 'node'));
+        const [packageManager = '', ...args] = command.split(' ');
+        const tarball = join(tarballs, `node-roce-${version}.tgz`);
+        const from = client === 'yarn 4' ? `node-roce@file:${tarball}` : tarball;
+        const env = { ...process.env, PATH: bin };
+        await run(packageManager, [...args, from], { cwd: project, env });
+        const [, readme = ''] =
+          /```js\n([\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8')) ?? [];
+        const addons = `console.log(process.report.getReport().sharedObjects.filter((path) => path.endsWith('.node')).join());`;
+        writeFileSync(join(project, 'program.mjs'), `${readme}${addons}\n`);
+        const { stdout, stderr } = await run(executable, ['program.mjs'], { cwd: project, env });
+        expect([stdout.split('\n')[0], stderr]).toEqual(['hello', '']);
+        expect(stdout).toContain('dgram_native.napi.glibc.node');
+        console.log(`result: ${client} on Node ${node}: installed, the program of README.md runs`);
+      },
+    );
   });
 
   // As it will be once the packages are published: by their names, from a registry, here on loopback.

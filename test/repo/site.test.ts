@@ -33,6 +33,7 @@ const LOOKED_AT = [
   'docs/guide/first-program.html',
   'docs/connect.html',
   'docs/run.html',
+  'docs/capture-export.html',
   'docs/quirks.html',
   'docs/reference.html',
   'docs/api/rsocket.html',
