@@ -83,7 +83,9 @@ test('cut AETHs: the verdict is likely, as NAKs would not show; without a BTH it
     text: expect.stringContaining('headers are cut, so NAKs do not show'),
   });
   const { verdict, findings } = analyze('op_all.pcap', 42);
-  expect(verdict.text).toMatch(/^No RoCE packet was decoded: \d+ of \d+ frames are cut inside the headers\.$/);
+  expect(verdict.text).toMatch(
+    /^No RoCE packet was decoded: \d+ of \d+ frames are cut inside the headers\.$/,
+  );
   expect(verdict.also).toEqual([]);
   expect(findings.filter(({ isExplained }) => isExplained !== true).map(({ kind }) => kind)).toEqual([
     'nothing-decoded',

@@ -96,6 +96,7 @@ export class PacketTracker {
       if (!this.#takeBad(direction, packet)) return;
     } else if (path.trial !== undefined) {
       path.believe(packet);
+      direction.requester?.doubt();
       this.#around.right.note(packet);
     }
     const isMarked = path.take(packet);

@@ -38,6 +38,8 @@ export class RequesterTracker extends AnsweredRequests {
   /** The frame in which the packet that comes again was seen before; or the one that showed that it was missing. */
   #lastFrame = 0;
   #gapFrame = 0;
+  /** What it took so far had wrong ICRCs, and its sender can do better: the PSNs may be the damage. */
+  #isDoubted = false;
 
   constructor(
     counts: DirectionCounts,
@@ -50,9 +52,22 @@ export class RequesterTracker extends AnsweredRequests {
     this.#verdict = verdict;
   }
 
+  /** The packets so far had wrong ICRCs: if the next one does not follow on, they name no PSN. */
+  doubt(): void {
+    this.#isDoubted = true;
+  }
+
+  #believe({ psn: next, time }: RocePacket): void {
+    this.#isDoubted = false;
+    const { out } = this;
+    const psn = unwrap(next, this.next);
+    if (out.head < out.tail && psn < out.psns[out.slot(out.head)]) this.startAnew(psn, time);
+  }
+
   /** Takes a request packet, and writes its classification to the verdict. */
   take(packet: RocePacket, ids: Identifications): void {
     if (!this.started) this.start(unwrapFirst(packet.psn), packet.time);
+    else if (this.#isDoubted) this.#believe(packet);
     const psn = unwrap(packet.psn, this.next);
     const idOrder = ids.order(packet, psn);
     this.#sentBy = ids.sentBy;

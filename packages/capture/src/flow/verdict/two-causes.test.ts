@@ -274,3 +274,11 @@ test('losses on the paths of several hosts: the verdict names the host that they
     text: `Packets lost in 3 of 3 connections between ${B} and 3 other hosts; the chain is of #1.`,
   });
 });
+
+test('the first packet of a capture has a damaged PSN: those behind it are no retransmissions', () => {
+  const capture = new CaptureBuilder();
+  send(capture, 0, 100 + 4096, { badIcrc: true });
+  const verdict = verdictOf(talk(talk(capture, 100, 101), 2000, 105));
+  expect(verdict.also.map(({ kind }) => kind)).not.toContain('retransmissions');
+  expect(verdict.kind).not.toBe('retransmissions');
+});
