@@ -1,6 +1,7 @@
 /** Programs of this machine that run in the guest, which does not have them. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Guest } from './guest.ts';
 import { onRelease } from './release.ts';
 
@@ -35,8 +36,11 @@ export async function lend(
   const unpack = `mkdir -p ${PLACE} && base64 -d | gunzip | tar -x -C ${PLACE}`;
   await guest.must(unpack, { stdin: archive.toString('base64'), timeout: 600_000 });
   // The guest's own first.
-  const folders = ['/usr/lib', `${PLACE}/usr/lib`, `${PLACE}/lib`].map((path) => `${path}/x86_64-linux-gnu`);
-  return { environment: `LD_LIBRARY_PATH=${folders.join(':')}`, path: (file) => `${PLACE}${file}` };
+  const folders = ['/usr/lib/x86_64-linux-gnu', ...[...libraries].map((path) => PLACE + dirname(path))];
+  return {
+    environment: `LD_LIBRARY_PATH=${[...new Set(folders)].join(':')}`,
+    path: (file) => `${PLACE}${file}`,
+  };
 }
 
 /** Removes all of them. */
