@@ -75,7 +75,7 @@ describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 600_000 }, (
     await run('npm', install, { cwd: place });
     const source = join(root, 'test/links/arm64/multicast.c');
     await run('aarch64-linux-gnu-gcc', ['-shared', '-fPIC', '-o', shim, source, '-ldl']);
-  }, 600_000);
+  }, 1_800_000);
 
   test('the addon’s loopback tests pass', async () => {
     const output = await arm64(await bundleTests());

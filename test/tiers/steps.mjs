@@ -341,7 +341,13 @@ export const LONG = [
     set: 'interop',
     minutes: 120,
     command: 'npm run test:interop',
-    env: { ROCE_GUEST_ACCEL: 'um', ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
+    env: {
+      ROCE_GUEST_ACCEL: 'um',
+      ROCE_CM_IN_A_ROW: 1000,
+      ROCE_CM_AT_ONCE: 200,
+      ROCE_PERF_MATRIX: 'all',
+      ROCE_PERF_BUSY: 20,
+    },
   },
   {
     name: 'interop debian12',

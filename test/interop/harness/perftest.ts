@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { expect, onTestFinished } from 'vitest';
 import { GID_INDEX, type Guest } from './guest.ts';
+import { PATIENCE } from './patience.ts';
 import { ROCE } from './roce.ts';
 
 export interface PerfCase {
@@ -52,7 +53,7 @@ function rowsOf(stdout: string): string[][] {
 /** ms that the program of the guest has to end once ours has failed. */
 const GRACE = 3000;
 /** ms of a run, but for one of all sizes: four times the longest. One in which rxe's requester stopped leaves a test the time of others. */
-const LONGEST = 25_000;
+const LONGEST = 25_000 * PATIENCE;
 
 /** A port of its own for each run. */
 let port = 19_000;
