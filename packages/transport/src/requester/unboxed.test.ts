@@ -23,10 +23,14 @@ function allocatedByCall(setUp: string): number {
     ${setUp}
     const run = (n) => { for (let i = 0; i < n; i++) body(i); };
     for (let i = 0; i < 50; i++) run(2000);
-    gc();
-    const before = process.memoryUsage().heapUsed;
-    run(${CALLS});
-    console.log((process.memoryUsage().heapUsed - before) / ${CALLS});
+    // The least of some: what V8 itself allocates at times is not by the call.
+    const growth = () => {
+      gc();
+      const before = process.memoryUsage().heapUsed;
+      run(${CALLS});
+      return process.memoryUsage().heapUsed - before;
+    };
+    console.log(Math.min(...Array.from({ length: 5 }, growth)) / ${CALLS});
   `;
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
