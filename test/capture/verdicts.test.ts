@@ -33,7 +33,11 @@ const EXPECTED: readonly [name: string, verdict: Partial<Verdict>, text: RegExp]
   ['gid-v1-v2', { kind: 'gid-mismatch', certainty: 'certain' }, /RoCE v1, 192\.0\.2\.2 sends RoCE v2/],
   ['pkey', { kind: 'pkey-mismatch', certainty: 'likely' }, /0x8001 against 0xffff/],
   ['ttl1', { kind: 'ttl-too-small', culprit: '192.0.2.1' }, /TTL 1/],
-  ['ip-bad-checksum', { kind: 'bad-checksum', culprit: '192.0.2.1' }, /checksums of 0/],
+  [
+    'ip-bad-checksum',
+    { kind: 'bad-checksum', culprit: '192.0.2.1' },
+    /checksums of 0; as nothing is sent again, adapters fill them in later/,
+  ],
   [
     'udp-bad-checksum',
     { kind: 'bad-checksum', certainty: 'certain' },

@@ -23,8 +23,11 @@ function wrongOf(direction: Direction) {
 
 type Wrong = NonNullable<ReturnType<typeof wrongOf>>;
 
-const firstOf = ({ firstBad, which }: Wrong, sender: string): ChainEvent[] =>
-  event(firstBad, `the first packet of ${sender} with a wrong ${which} checksum`);
+const firstOf = ({ firstBad, which, isZero }: Wrong, sender: string): ChainEvent[] =>
+  event(
+    firstBad,
+    `the first packet of ${sender} with ${isZero ? 'an IPv4 header checksum of 0' : `a wrong ${which} checksum`}`,
+  );
 
 function textOf(
   { direction, requester, responder }: Subject,
@@ -33,13 +36,16 @@ function textOf(
 ): string {
   const { isZero, isSilent, which } = wrong;
   const who = other === undefined ? `${requester} sends` : `${requester} and ${responder} send`;
-  if (isZero)
-    return `${who} IPv4 header checksums of 0: hosts drop such packets, unless ${other === undefined ? 'its adapter fills' : 'adapters fill'} them in later.`;
   const { peer, counts } = direction;
   const isTaken =
     peer !== undefined &&
     counts.retransmitted + peer.counts.retransmitted === 0 &&
     counts.responses + peer.counts.responses > 0;
+  const adapters = other === undefined ? 'its adapter fills' : 'adapters fill';
+  if (isZero)
+    return isTaken
+      ? `${who} IPv4 header checksums of 0; as nothing is sent again, ${adapters} them in later, or nobody checks them.`
+      : `${who} IPv4 header checksums of 0: hosts drop such packets, unless ${adapters} them in later.`;
   const takers = other === undefined ? `${responder} takes` : 'both take';
   const effect = isSilent
     ? 'hosts drop such packets'

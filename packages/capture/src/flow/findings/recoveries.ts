@@ -98,6 +98,7 @@ export function recoveryCauses(subjects: readonly Subject[]): AnyCause[] {
 function shareOf(count: number, { kept, all }: Total): string {
   if (kept < all) return `${count === kept ? 'all' : count} of the first ${kept} recoveries`;
   if (kept === 1) return '1 recovery';
+  if (kept === 2 && count === 2) return 'both recoveries';
   return `${count === kept ? 'all' : `${count} of`} ${kept} recoveries`;
 }
 

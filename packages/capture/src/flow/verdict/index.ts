@@ -315,7 +315,8 @@ function textOfAlike(
         : `between ${common} and ${hosts.size - 1} other hosts`;
     return `${FINDING_TITLES[kind as FindingKind]} in ${share} ${between}; the chain is of #${worst}.`;
   }
-  const withShare = `${text} (${share})`;
+  // The counts in the text are of the worst one alone.
+  const withShare = `${text} (#${worst}; ${counted(alike.length - 1, 'other')} alike)`;
   return wordsOf(withShare) <= MAX_WORDS ? withShare : text;
 }
 

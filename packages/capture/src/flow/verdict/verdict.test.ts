@@ -133,7 +133,7 @@ test('damage in both directions: neither is named', () => {
   ack(capture, 90.3 * MS, 105);
   ack(capture, 90.31 * MS, 106);
   expect(verdictOf(talk(capture, 200 * MS, 107)).text).toContain(
-    `damaged packets between ${A} and ${B} (wrong ICRC); this explains all 2 recoveries`,
+    `damaged packets between ${A} and ${B} (wrong ICRC); this explains both recoveries`,
   );
 });
 
@@ -241,7 +241,7 @@ test('both ends go back for losses: one cause, one sum, one place for each end',
   }
   const { verdict, overview, findings } = capture.finish();
   expect(verdict.text).toBe(
-    `The path between ${A} and ${B} lost or damaged requests; this explains all 2 recoveries.`,
+    `The path between ${A} and ${B} lost or damaged requests; this explains both recoveries.`,
   );
   expect(verdict.also).toEqual([]);
   expect(overview.lostNear).toEqual([
