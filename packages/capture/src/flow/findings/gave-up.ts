@@ -80,9 +80,8 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
   const { requester, responder } = subject;
   const { sends, rnrNaks, failure, isShown, isCertain } = lastFailure;
   const given = isShown ? `; ${requester} gave up` : '';
-  // Its host is there, and the way to it: only this queue pair is silent.
-  const heardAt = subject.capture.heardAt(subject.direction.key.destination);
-  const isThere = heardAt > last.start && heardAt > (peer?.span.end ?? 0);
+  // Its host is there, and the way to it: only this queue pair is silent. One that was heard before the last copy alone may have crashed since.
+  const isThere = subject.capture.heardAt(subject.direction.key.destination) > last.end;
   const alive = isThere ? '; its host still sends' : '';
   const chain = [
     ...event(last.firstFrame, `${requester} sends ${wordsOf(last)} (PSN ${formatPsn(last.firstPsn)})`),

@@ -14,9 +14,10 @@ const MAX_ALSO = 4;
 const MAX_CHAIN = 8;
 /** Waits without a cause that are shorter than this are no trouble; ns. */
 const QUIET = 50e6;
-/** A host that answers so many messages, and none sooner than this, is far away or slow; ns. */
+/** A host that answers so many messages, and none sooner than this, is far away or slow; ns. Longer messages take as long to pass. */
 const MIN_ANSWERS = 10;
 const SLOW = 5e6;
+const LONGEST = 65_536;
 const MAX_WORDS = 20;
 /** The network did something to packets: each connection has its path. */
 const OF_PATHS: ReadonlySet<string> = new Set([
@@ -269,7 +270,8 @@ function slowText({ a, b, latencyClasses }: Connection): string {
   for (const from of ['a', 'b'] as const) {
     const own = latencyClasses.filter((each) => each.from === from);
     const least = Math.min(...own.map(({ min }) => min));
-    const isEnough = own.reduce((sum, { count }) => sum + count, 0) >= MIN_ANSWERS;
+    const short = own.filter(({ mostBytes = Number.POSITIVE_INFINITY }) => mostBytes <= LONGEST);
+    const isEnough = short.reduce((sum, { count }) => sum + count, 0) >= MIN_ANSWERS;
     if (isEnough && least >= SLOW)
       return `; ${(from === 'a' ? b : a).address} answered none within ${formatDuration(least)}`;
   }

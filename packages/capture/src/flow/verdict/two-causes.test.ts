@@ -239,6 +239,34 @@ test('a connection whose answers all take long: the verdict names the end that t
   expect(slow(1 * MS).text).not.toContain('answered none');
 });
 
+test('long messages take long to pass the capture point: that makes no end slow', () => {
+  const BYTES = 1024;
+  const PACKETS = 1024;
+  /** Of a message of 1 MiB at 1 Gbit/s. */
+  const STEP = 8.4;
+  const part = (i: number) => (i === 0 ? 'FIRST' : i === PACKETS - 1 ? 'LAST' : 'MIDDLE');
+  const long = (isRead: boolean) => {
+    const capture = new CaptureBuilder();
+    for (let m = 0; m < 12; m++) {
+      const start = m * 10 * MS;
+      const psn = m * PACKETS;
+      if (isRead)
+        capture.packet(start, 'a', 'RC_RDMA_READ_REQUEST', { psn, length: BYTES * PACKETS, migReq: false });
+      for (let i = 0; i < PACKETS; i++)
+        capture.packet(
+          start + 20 + i * STEP,
+          isRead ? 'b' : 'a',
+          isRead ? `RC_RDMA_READ_RESPONSE_${part(i)}` : `RC_SEND_${part(i)}`,
+          { psn: psn + i, payload: BYTES, ackReq: !isRead && part(i) === 'LAST', migReq: false },
+        );
+      if (!isRead) ack(capture, start + 40 + PACKETS * STEP, psn + PACKETS - 1);
+    }
+    return verdictOf(capture).text;
+  };
+  for (const isRead of [false, true])
+    expect(long(isRead)).toBe('Nothing stands out: 12 messages, all complete, nothing retransmitted.');
+});
+
 test('a queue pair that answers nothing: whether its host still sends', () => {
   const unanswered = (isThere: boolean) => {
     const capture = talk(new CaptureBuilder(), 0, 100);
@@ -253,6 +281,18 @@ test('a queue pair that answers nothing: whether its host still sends', () => {
     text: `${B} stopped answering ${A} at 0.001 s: 8 copies unanswered; ${A} gave up; its host still sends.`,
   });
   expect(unanswered(false).text).not.toContain('still sends');
+});
+
+test('a host that sends something after the first copy, and crashes: it does not "still send"', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  send(capture, 10 * MS, 104);
+  ack(capture, 10.05 * MS, 700, { host: 3, destQp: 0x21 });
+  for (let i = 1; i < 8; i++) send(capture, (10 + i * 67) * MS, 104);
+  const { text } = verdictOf(
+    capture.packet(3000 * MS, 'a', 'UC_SEND_ONLY', { psn: 1, payload: 8, destQp: 0x77 }),
+  );
+  expect(text).toContain('8 copies unanswered');
+  expect(text).not.toContain('still sends');
 });
 
 test('losses on the paths of several hosts: the verdict names the host that they share', () => {
