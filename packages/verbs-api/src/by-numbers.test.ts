@@ -232,12 +232,17 @@ describe('the same as by objects', () => {
     }
     queues.postSendOf(MR, 0, 2 ** 31 - 1, 0, 2n ** 64n - 1n);
     queues.postRecvOf(MR, 4095, 1, 5);
+    // Without a length, too: to the end of the region.
+    queues.postSendOf(MR, 16, undefined, 0, 0);
+    queues.postRecvOf(MR, 4095, undefined, 0);
+    expect(sends(sendQueue).at(-1)).toEqual([expect.arrayContaining([4080]), expect.anything()]);
     recvQueue.releaseAll();
     expect(postSend).not.toHaveBeenCalled();
     expect(postRecv).not.toHaveBeenCalled();
-    queues.postSendOf(MR, 0, undefined, 0, 0);
+    sendQueue.releaseAll();
+    queues.postSendOf(MR, 0, 2 ** 31, 0, 0);
     queues.postSendOf(MR, 0, 8, SendFlags.INLINE, 0);
-    queues.postRecvOf(MR, 0, undefined, 0);
+    queues.postRecvOf(MR, 0, 2 ** 31, 0);
     expect([postSend.mock.calls.length, postRecv.mock.calls.length]).toEqual([2, 1]);
   });
 

@@ -138,7 +138,7 @@ export class QueuePair extends AwaitedRequests implements AsyncDisposable {
   /**
    * Posts a SEND of a part of a region, by numbers: as `postSend({ opcode: 'SEND', sgList: [{ mr, offset, length }], … })`, with the
    * same checks and errors, which name the members of that object. Reads no object of the program but the region, and makes none, unless
-   * the SEND is inline or a number is above 2^31.
+   * the SEND is inline or a number is 2^31 or more.
    *
    * For RC, UC and RAW_PACKET: requests of the others need a destination as well.
    *

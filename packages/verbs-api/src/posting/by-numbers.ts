@@ -12,12 +12,17 @@ const ALL_FLAGS = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | S
 /** Inline bytes are copied by the object form. */
 const PLAIN_FLAGS = ALL_FLAGS & ~SendFlags.INLINE;
 
-/** Whether these are a region and numbers of 31 bits, as nearly all are: V8 compares those without a conversion. */
-function isPlain(mr: unknown, offset: number, length: number | undefined): mr is MemoryRegion {
-  return mr instanceof MemoryRegion && isSmall(offset) && isSmall(length);
+/**
+ * Bytes of a part of a region, given in numbers of 31 bits, as nearly all are: V8 compares those without a conversion. Without a length, to
+ * the end of the region. Negative where the object form has to decide.
+ */
+function plainBytes(mr: unknown, offset: number, length: number | undefined): number {
+  if (!(mr instanceof MemoryRegion) || !isSmall(offset)) return -1;
+  const bytes = length ?? mr.length - offset;
+  return isSmall(bytes) ? bytes : -1;
 }
 
-function isSmall(value: number | undefined): value is number {
+function isSmall(value: number): boolean {
   return typeof value === 'number' && (value | 0) === value && value >= 0;
 }
 
@@ -40,16 +45,17 @@ export function postSendNumbers(
   wrId: number | bigint,
   capacity: number,
 ): boolean {
-  if (!isPlain(mr, offset, length) || !areBitsOf(PLAIN_FLAGS, flags)) return false;
+  const bytes = plainBytes(mr, offset, length);
+  if (bytes < 0 || !areBitsOf(PLAIN_FLAGS, flags)) return false;
   // Before the place in the queue is taken: a program's proxy of a region may post, too.
-  const { startHigh, startLow, lkey } = mr;
+  const { startHigh, startLow, lkey } = mr as MemoryRegion;
   const index = ring.producer;
   if (!ring.hasRoom(index, capacity)) return false;
   const { words } = ring;
   const w = ring.wordOf(index);
   writeOperation(words, w, WrOpcode.SEND, flags, wrId ?? 0);
-  writeExtent(words, w, 1, length as number);
-  writeRegionPart(words, w + SendWqe.SGE, startHigh, startLow + offset, length as number, lkey);
+  writeExtent(words, w, 1, bytes);
+  writeRegionPart(words, w + SendWqe.SGE, startHigh, startLow + offset, bytes, lkey);
   ring.publish((index + 1) | 0);
   return true;
 }
@@ -84,14 +90,15 @@ export function postRecvNumbers(
   capacity: number,
   maxSge: number,
 ): boolean {
-  if (!isPlain(mr, offset, length) || maxSge === 0) return false;
-  const { startHigh, startLow, lkey } = mr;
+  const bytes = plainBytes(mr, offset, length);
+  if (bytes < 0 || maxSge === 0) return false;
+  const { startHigh, startLow, lkey } = mr as MemoryRegion;
   const index = ring.producer;
   if (!ring.hasRoom(index, capacity)) return false;
   const { words } = ring;
   const w = ring.wordOf(index);
-  writeReceive(words, w, wrId ?? 0, 1, length as number);
-  writeRegionPart(words, w + RecvWqe.SGE, startHigh, startLow + offset, length as number, lkey);
+  writeReceive(words, w, wrId ?? 0, 1, bytes);
+  writeRegionPart(words, w + RecvWqe.SGE, startHigh, startLow + offset, bytes, lkey);
   ring.publish((index + 1) | 0);
   return true;
 }
