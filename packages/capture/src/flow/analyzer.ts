@@ -132,6 +132,7 @@ export class FlowAnalyzer {
       gidPairs: gidPairs(states, addressOf),
       addressOf,
       heardAt: (index) => this.#heard.of(index),
+      hidesNaks: this.#cut.hidesNaks,
     };
     const subjects = subjectsOf(states, capture);
     const verdicts = verdictsOf({ capture, states, connections, subjects });

@@ -12,7 +12,7 @@ export const cutHeaders = rule({
     },
   ],
   findInCapture: (capture) => {
-    const { summary } = capture;
+    const { summary, hidesNaks } = capture;
     const count = summary.cutHeaders;
     if (count === 0) return [];
     return [
@@ -20,7 +20,7 @@ export const cutHeaders = rule({
         'cut-headers',
         'note',
         count,
-        `${counted(count, 'packet')} cut inside their headers: lengths of their READs, and whether they are ACKs or NAKs, are not known`,
+        `${counted(count, 'packet')} cut inside their headers: lengths of their READs${hidesNaks ? ', and whether they are ACKs or NAKs,' : ''} are not known`,
         `Capture again: ${snapAdvice(summary.neededSnapLength)}.`,
         summary.duration,
       ),

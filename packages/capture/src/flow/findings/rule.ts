@@ -34,6 +34,8 @@ export interface Capture {
   readonly addressOf: (index: number) => string;
   /** When something of an address was last seen, in any connection. */
   readonly heardAt: (index: number) => number;
+  /** Answers are cut in front of what tells ACKs from NAKs. */
+  readonly hidesNaks: boolean;
 }
 
 /** One direction of a connection, with what is around it. */

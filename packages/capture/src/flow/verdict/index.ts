@@ -74,10 +74,7 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       .sort(byWeight);
     connection.ended = endOf(connection, subjects[i][0].exchange, states[i]);
     const told = causes.filter(({ isSaid }) => isSaid !== true);
-    connection.verdict =
-      told.length === 0
-        ? quiet(connection, capture.summary.cutHeaders > 0)
-        : verdictFrom(told, connection.id);
+    connection.verdict = told.length === 0 ? quiet(connection, capture) : verdictFrom(told, connection.id);
     if (told.length === 0) return;
     all.set(connection, told);
     findings.push(...causes.flatMap(findingFrom));
@@ -198,8 +195,8 @@ function verdictFrom([first, ...others]: readonly AnyCause[], connection: number
   };
 }
 
-/** A connection without any cause. @param isCut the capture cut packets inside their headers */
-function quiet(connection: Connection, isCut: boolean): Verdict {
+/** A connection without any cause. */
+function quiet(connection: Connection, { summary, hidesNaks }: Capture): Verdict {
   const { id, aToB, bToA, transport, messagesFromA, messagesFromB } = connection;
   const total = messagesFromA.total + messagesFromB.total;
   const open = messagesFromA.incomplete + messagesFromB.incomplete;
@@ -228,8 +225,8 @@ function quiet(connection: Connection, isCut: boolean): Verdict {
   return {
     ...base,
     kind: 'healthy',
-    certainty: missed > 0 || open > 0 || total === 0 || isCut ? 'likely' : 'certain',
-    text: `Nothing stands out: ${messages}, nothing retransmitted${isCut ? '; headers are cut, so NAKs do not show' : slowText(connection)}.`,
+    certainty: missed > 0 || open > 0 || total === 0 || summary.cutHeaders > 0 ? 'likely' : 'certain',
+    text: `Nothing stands out: ${messages}, nothing retransmitted${hidesNaks ? '; headers are cut, so NAKs do not show' : slowText(connection)}.`,
   };
 }
 
