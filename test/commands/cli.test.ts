@@ -121,10 +121,10 @@ describe('pipes', () => {
 });
 
 test('ping: nobody there: after --timeout, an error that names the command to start', async () => {
-  const { code, out, err } = await roce('ping', '--timeout', '0.2', '--bind', '127.0.8.2', '127.0.8.3');
+  const { code, out, err } = await roce('ping', '--timeout', '0.2005', '--bind', '127.0.8.2', '127.0.8.3');
   expect({ code, out }).toEqual({ code: 1, out: '' });
   expect(err).toContain(
-    "no answer from port 7174 of 127.0.8.3 within 0.2 s: start 'rping -s' or 'roce rping -s'",
+    "no answer from port 7174 of 127.0.8.3 within 0.2005 s: start 'rping -s' or 'roce rping -s'",
   );
 });
 

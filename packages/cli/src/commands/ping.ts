@@ -29,7 +29,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     await id.resolveAddr({ host, port, ...(bind === undefined ? {} : { source: bind }) });
     await id.resolveRoute();
     await using side = await RpingSide.open(id, size);
-    const late = AbortSignal.timeout(timeout * 1000);
+    const late = AbortSignal.timeout(Math.ceil(timeout * 1000));
     try {
       await id.connect(RPING_PARAMETERS, { signal: AbortSignal.any([terminal.signal, late]) });
     } catch (error) {
