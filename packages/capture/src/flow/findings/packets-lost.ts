@@ -50,6 +50,12 @@ const Fate = {
   UNSEEN: 'lost, damaged, reordered or delayed',
 } as const;
 
+/** Of the paths to several hosts; `LOST` has the title of the kind. */
+const TITLES: Readonly<Record<string, string>> = {
+  [Fate.GONE]: 'Packets lost or damaged',
+  [Fate.UNSEEN]: 'Packets missing or late',
+};
+
 /**
  * The packet was lost on its way to the capture point: those before it and behind it came. A response that is only late comes, too, later
  * than the one to the retransmission.
@@ -144,6 +150,7 @@ export const packetsLost = rule({
     certainty: (telling) =>
       proven(telling) === telling.recoveries.length && !mayCome(telling) ? 'certain' : 'likely',
     isOfBoth: true,
+    title: (telling) => TITLES[fateOf(telling)],
     text: (telling) => {
       const text = `The ${lost(telling)}; this explains ${telling.share}.`;
       return text.split(' ').length <= MAX_WORDS ? text : `The ${lost(telling)} (${telling.share}).`;

@@ -145,6 +145,7 @@ function causeOf(row: AnyRow, group: Group, telling: Telling): AnyCause {
     culprit: row.culprit(telling),
     chain: inOrder(row.chain(telling)),
     explains: row.explains,
+    title: row.title?.(telling),
     hint: row.hint,
     finding:
       found &&

@@ -48,6 +48,8 @@ export interface RecoveryRow<Kind extends string, Folded extends string> {
   text: (telling: Telling) => string;
   /** In any order, without those that the capture has no frame of. */
   chain: (telling: Telling) => ChainEvent[];
+  /** The kind in words, where its title says more than is known. */
+  title?: (telling: Telling) => string | undefined;
   /** Advice, where no finding has it. */
   hint?: string;
   /** Kinds of findings that it explains. */

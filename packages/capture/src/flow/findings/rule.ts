@@ -72,6 +72,8 @@ export interface Cause<Kind extends string, Folded extends string> {
   culprit: string | undefined;
   chain: ChainEvent[];
   explains: readonly Folded[];
+  /** Its kind in words, where those of the finding say more than is known. */
+  title?: string | undefined;
   /** Advice, where its finding has none. */
   hint?: string | undefined;
   /** Another cause of the connection states it, too: it makes its finding only. */

@@ -26,6 +26,8 @@ const OF_PATHS: ReadonlySet<string> = new Set([
   'reordering',
   'uc-loss',
 ] satisfies FindingKind[]);
+/** Paths on which packets were lost, and paths on which they may have been damaged or late. */
+const ANY_FATE = 'Packets missing or late';
 /** One object for all such connections: there may be tens of thousands. */
 const ONE_WAY: Verdict = {
   kind: 'one-direction',
@@ -293,16 +295,16 @@ function captureVerdict(
   const alike = chosen.filter((other) => other.cause.kind === cause.kind);
   const { also } = connection.verdict;
   const others = [...also, ...verdict.also].slice(0, MAX_ALSO);
-  return { ...verdict, text: textOfAlike(connection.verdict, alike, connections), also: others };
+  return { ...verdict, ...alikeIn(connection.verdict, alike, connections), also: others };
 }
 
 /** The text about the worst connection, with the number of those like it; where paths to several hosts have one fate, what they have in common. */
-function textOfAlike(
-  { kind, text, connection: worst }: Verdict,
-  alike: readonly { connection: Connection }[],
+function alikeIn(
+  { kind, text, certainty, connection: worst }: Verdict,
+  alike: readonly { cause: AnyCause; connection: Connection }[],
   connections: readonly Connection[],
-): string {
-  if (alike.length === 1 || kind === 'gid-mismatch') return text;
+): Pick<Verdict, 'text' | 'certainty'> {
+  if (alike.length === 1 || kind === 'gid-mismatch') return { text, certainty };
   const share = `${alike.length} of ${connections.length} connections`;
   const ends = alike.map(({ connection: { a, b } }) => [a.address, b.address]);
   const hosts = new Set(ends.flat());
@@ -312,11 +314,16 @@ function textOfAlike(
       common === undefined
         ? `between ${hosts.size} hosts`
         : `between ${common} and ${hosts.size - 1} other hosts`;
-    return `${FINDING_TITLES[kind as FindingKind]} in ${share} ${between}; the chain is of #${worst}.`;
+    const titles = new Set(alike.map(({ cause }) => cause.title ?? FINDING_TITLES[kind as FindingKind]));
+    const [title] = titles.size > 1 ? [ANY_FATE] : titles;
+    return {
+      text: `${title} in ${share} ${between}; the chain is of #${worst}.`,
+      certainty: alike.every(({ cause }) => cause.certainty === 'certain') ? certainty : 'likely',
+    };
   }
   // The counts in the text are of the worst one alone.
   const withShare = `${text} (#${worst}; ${counted(alike.length - 1, 'other')} alike)`;
-  return wordsOf(withShare) <= MAX_WORDS ? withShare : text;
+  return { text: wordsOf(withShare) <= MAX_WORDS ? withShare : text, certainty };
 }
 
 function allQuiet(connections: readonly Connection[], { exchanges, summary }: Capture): Verdict {

@@ -295,7 +295,8 @@ test('a host that sends something after the first copy, and crashes: it does not
   expect(text).not.toContain('still sends');
 });
 
-test('losses on the paths of several hosts: the verdict names the host that they share', () => {
+/** A gap on the path of each of three hosts; before the capture point on those of some, behind it on the others; of one, no NAK shows it. */
+function gapsOf(before: readonly number[], silent?: number) {
   const capture = new CaptureBuilder();
   const times: [number, () => void][] = [];
   for (const host of [3, 4, 5]) {
@@ -303,15 +304,37 @@ test('losses on the paths of several hosts: the verdict names the host that they
     const back = { host, destQp: 0x30 + host };
     const at = (time: number, add: (time: number) => void) =>
       times.push([time + host, () => add(time + host)]);
-    for (const psn of [100, 101, 103]) at(psn * 10, (time) => send(capture, time, psn, to));
-    at(1100, (time) => ack(capture, time, 102, { syndrome: NAK, ...back }));
-    for (const psn of [102, 103]) at(1200 + psn, (time) => send(capture, time, psn, to));
-    at(1500, (time) => ack(capture, time, 103, back));
+    for (const psn of before.includes(host) ? [100, 101, 103] : [100, 101, 102, 103])
+      at(psn * 10, (time) => send(capture, time, psn, to));
+    const wait = host === silent ? 67.1 * MS : 0;
+    at(1100, (time) =>
+      ack(capture, time, wait > 0 ? 101 : 102, { ...(wait > 0 ? {} : { syndrome: NAK }), ...back }),
+    );
+    for (const psn of [102, 103]) at(1200 + wait + psn, (time) => send(capture, time, psn, to));
+    at(1500 + wait, (time) => ack(capture, time, 103, back));
+    at(300 * MS, (time) => send(capture, time, 104, to));
+    at(300.1 * MS, (time) => ack(capture, time, 104, back));
   }
   for (const [, add] of times.toSorted(([x], [y]) => x - y)) add();
-  expect(verdictOf(capture)).toMatchObject({
+  return verdictOf(capture);
+}
+
+test('losses on the paths of several hosts: the verdict names the host that they share', () => {
+  expect(gapsOf([3, 4, 5])).toMatchObject({
     kind: 'packets-lost',
+    certainty: 'certain',
     text: `Packets lost in 3 of 3 connections between ${B} and 3 other hosts; the chain is of #1.`,
+  });
+});
+
+test('the verdict on the paths of several hosts says no more than those on each', () => {
+  expect(gapsOf([]).text).toContain('Packets lost or damaged in 3 of 3 connections');
+  expect(gapsOf([3]).text).toContain('Packets missing or late in 3 of 3 connections');
+  expect(gapsOf([]).certainty).toBe('certain');
+  expect(gapsOf([3, 4], 5)).toMatchObject({
+    kind: 'packets-lost',
+    certainty: 'likely',
+    text: expect.stringContaining('Packets missing or late in 3 of 3 connections'),
   });
 });
 
