@@ -26,9 +26,9 @@ export class Ends {
     return this.#peerAddress && `QP ${this.#peerQpn} at ${this.#peerAddress}`;
   }
 
-  /** What `connectAttributes` takes of this side. */
-  get local(): { initialPsn: number; gidIndex: number | undefined } {
-    return { initialPsn: this.#initialPsn, gidIndex: this.#gidIndex };
+  /** That was offered last; undefined if nothing was. */
+  get gidIndex(): number | undefined {
+    return this.#gidIndex;
   }
 
   /** The data that the peer needs; this side has that GID from now on. */

@@ -337,7 +337,7 @@ export class QueuePair extends AwaitedRequests implements AsyncDisposable {
       throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
     checkConnectionData(remote);
     checkConnectOptions(options);
-    const { local } = this.#ends;
+    const local = { initialPsn: this.initialPsn, gidIndex: this.#ends.gidIndex };
     const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
     if (this.state === 'RESET') await this.modify(init);
     await this.modify(rtr);
