@@ -13,6 +13,7 @@ static void report_end(void) {
 }
 
 void roce_report_closed(void) {
+  NOT_CANCELLED;  // Who posts holds the lock of the bells.
   static atomic_int reported;
   if (atomic_exchange(&reported, 1) == 0)
     dprintf(STDERR_FILENO, "libibverbs of roce run: the program has closed a descriptor of the library: contexts that use it have ended\n");
