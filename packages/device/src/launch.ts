@@ -1,17 +1,8 @@
 /** Library and environment of a program that reaches a device; and which programs cannot. */
-import {
-  accessSync,
-  closeSync,
-  constants,
-  existsSync,
-  openSync,
-  readFileSync,
-  readSync,
-  statSync,
-} from 'node:fs';
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { folder as native } from '@node-roce/dgram-native/folder';
-import { listInterfaces } from '@node-roce/link';
+import { listInterfaces, readText } from '@node-roce/link';
 
 /** The interface of a device that was given no address: the first one but the loopback that has an IPv4 address; `lo` where there is none. */
 export function defaultInterface(): string {
@@ -107,21 +98,16 @@ export function whyNot(
   return undefined;
 }
 
-/** Capabilities that a process may use, as bits; none of a process that is gone. */
-function permitted(pid: number | 'self'): bigint {
-  try {
-    return BigInt(`0x${/^CapPrm:\s*(\S+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0}`);
-  } catch {
-    return 0n;
-  }
-}
-
 /**
- * Whether a process has capabilities that the one that started it lacks (`than`: this process): its program's file has them (setcap(8)), and the system
- * ignores LD_LIBRARY_PATH and LD_PRELOAD for it. Node can't read the file's attribute.
+ * Whether a process has capabilities by its program's file (setcap(8)): the system ignores LD_LIBRARY_PATH and LD_PRELOAD for it. Node can't read the
+ * file's attribute. As the kernel decides: those that were inherited are in the ambient set, and root has all without files. False of a process
+ * that is gone.
  */
-export function hasGainedCapabilities(pid: number, than: bigint = permitted('self')): boolean {
-  return (permitted(pid) & ~than) !== 0n;
+export function hasGainedCapabilities(pid: number): boolean {
+  const status = readText(`/proc/${pid}/status`);
+  const value = (name: string) => new RegExp(`^${name}:\\s*(\\S+)$`, 'm').exec(status)?.[1] ?? '0';
+  const [permitted, ambient] = ['CapPrm', 'CapAmb'].map((name) => BigInt(`0x${value(name)}`));
+  return !/^Uid:\s*0\s/m.test(status) && (permitted & ~ambient) !== 0n;
 }
 
 /** The program that the first line of a script names; undefined for other files. */
