@@ -65,7 +65,7 @@ int roce_listen(struct roce_context *r, uint32_t handle) {
   return -1;
 }
 
-int roce_read_event(const struct roce_context *r, int fd, struct roce_event *event) {
+int roce_read_event(const struct roce_context *r, const struct roce_file *from, struct roce_event *event) {
   size_t got = 0;
   uint8_t *room;
   int error = 0;
@@ -74,10 +74,16 @@ int roce_read_event(const struct roce_context *r, int fd, struct roce_event *eve
     roce_fails("an event", EPERM, OF_PARENT);
     return -1;
   }
+  // Bytes that come there are not ours.
+  if (!roce_is_open(from)) {
+    roce_report_closed();
+    roce_fails("an event", EIO, CLOSED);
+    return errno = EIO, -1;
+  }
   room = roce_room(sizeof *event);
   if (room == NULL) return -1;
   while (got < sizeof *event && error == 0) {
-    ssize_t n = recv(fd, room + got, sizeof *event - got, 0);
+    ssize_t n = recv(from->fd, room + got, sizeof *event - got, 0);
     if (n > 0) {
       got += (size_t)n;
       continue;
@@ -85,7 +91,7 @@ int roce_read_event(const struct roce_context *r, int fd, struct roce_event *eve
     error = n == 0 ? EIO : errno;
     // Only between events may a call end without one.
     if (got > 0 && (error == EAGAIN || error == EINTR)) {
-      struct pollfd rest = {.fd = fd, .events = POLLIN};
+      struct pollfd rest = {.fd = from->fd, .events = POLLIN};
       poll(&rest, 1, -1);
       error = 0;
     }

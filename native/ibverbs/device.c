@@ -260,7 +260,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   roce_set_extended_ops(r);
   roce_set_domain_ops(r);
   roce_set_tag_ops(r);
-  context->async_fd = roce_listen(r, 0);
+  r->events = roce_file_of(roce_listen(r, 0));
+  context->async_fd = r->events.fd;
   if (context->async_fd >= 0) return context;
   roce_lock_contexts();
   roce_memory_close(r);
@@ -289,7 +290,7 @@ int ibv_close_device(struct ibv_context *context) {
   if (!stays) roce_close_file(&r->socket);
   roce_unlock_contexts();
   if (stays) return 0;
-  close(context->async_fd);
+  roce_close_file(&r->events);
   roce_rings_close(r);
   free(r);
   return 0;

@@ -2,29 +2,32 @@
 #include "roce.h"
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
-  struct ibv_comp_channel *channel = calloc(1, sizeof *channel);
+  struct roce_channel *own = calloc(1, sizeof *own);
+  struct ibv_comp_channel *channel = &own->channel;
   struct roce_create_channel_reply reply;
   int error;
-  if (channel == NULL) return NULL;
+  if (own == NULL) return NULL;
   error = roce_ask_create_channel(roce_of(context), &reply);
   if (error == 0) {
     channel->context = context;
     channel->refcnt = (int)reply.handle;  // libibverbs counts its queues there; programs have no use for it.
-    channel->fd = roce_listen(roce_of(context), reply.handle);
+    own->events = roce_file_of(roce_listen(roce_of(context), reply.handle));
+    channel->fd = own->events.fd;
     if (channel->fd >= 0) return channel;
     error = errno;
     roce_destroy(context, reply.handle);
   }
-  free(channel);
+  free(own);
   errno = error;
   return NULL;
 }
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
+  struct roce_channel *own = (struct roce_channel *)channel;
   int error = roce_destroy(channel->context, (uint32_t)channel->refcnt);
   if (error != 0) return error;
-  close(channel->fd);
-  free(channel);
+  roce_close_file(&own->events);
+  free(own);
   return 0;
 }
 
@@ -132,7 +135,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
   struct roce_event event;
   for (;;) {
     struct roce_object *object;
-    if (roce_read_event(r, channel->fd, &event) != 0) return -1;
+    if (roce_read_event(r, &((struct roce_channel *)channel)->events, &event) != 0) return -1;
     pthread_mutex_lock(&r->objects_lock);
     for (object = r->objects; object != NULL && object->handle != event.handle;) object = object->next;
     if (object != NULL) {
@@ -166,7 +169,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *to)
   struct roce_event event;
   for (;;) {
     struct roce_object *object;
-    if (roce_read_event(r, context->async_fd, &event) != 0) return -1;
+    if (roce_read_event(r, &r->events, &event) != 0) return -1;
     memset(to, 0, sizeof *to);
     to->event_type = event.type;
     if (event.handle == 0) {

@@ -62,6 +62,7 @@ struct roce_context {
   uint8_t *arena;              // The memory of all rings.
   size_t arena_bytes;
   struct roce_file doorbell;  // Wakes the device.
+  struct roce_file events;    // Asynchronous ones: of the context's `async_fd`.
   int attachable;  // The device has the descriptor of this process's memory.
   struct roce_ring bells;
   pthread_mutex_t bells_lock;
@@ -90,6 +91,11 @@ static inline void roce_restore_cancel(const int *state) { pthread_setcancelstat
 
 // To the end of the block the thread is not cancelled: system calls of verbs are no cancellation points, and locks are held there.
 #define NOT_CANCELLED __attribute__((cleanup(roce_restore_cancel), unused)) const int cancel_state = roce_disable_cancel()
+
+struct roce_channel {
+  struct ibv_comp_channel channel;
+  struct roce_file events;
+};
 
 struct roce_td {
   struct ibv_td td;
@@ -214,7 +220,7 @@ int roce_dial(void);
 // A descriptor that events arrive at: of a channel, or of the context (handle 0). −1 and errno.
 int roce_listen(struct roce_context *r, uint32_t handle);
 // Reads one event. 0, or −1 and errno (EAGAIN for a descriptor that does not wait).
-int roce_read_event(const struct roce_context *r, int fd, struct roce_event *event);
+int roce_read_event(const struct roce_context *r, const struct roce_file *from, struct roce_event *event);
 
 void roce_add(struct roce_context *r, struct roce_object *object, uint32_t handle, void *it);
 void roce_remove(struct roce_context *r, struct roce_object *object);
