@@ -164,9 +164,13 @@ export class ConnectionStream extends Duplex {
   }
 
   #write(chunks: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
-    for (const { length } of chunks) this.#bytesWritten += length;
     this.#moved();
-    this.#channel.write(chunks).then(() => callback(), callback);
+    // Until the callback, they are a part of `writableLength`.
+    const done = (error?: Error) => {
+      for (const { length } of chunks) this.#bytesWritten += length;
+      callback(error);
+    };
+    this.#channel.write(chunks).then(() => done(), done);
   }
 
   /** @internal */

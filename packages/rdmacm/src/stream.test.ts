@@ -45,6 +45,22 @@ describe('a stream', () => {
     expect([client.bytesWritten, client.bytesRead, server.bytesRead]).toEqual([10_007, 10_007, 10_007]);
   });
 
+  test('counts each byte that was handed over once, also while it is under way', async () => {
+    await using ends = await openEnds();
+    const { client, server, pair } = await streamsOf(ends);
+    const counts: number[] = [];
+    const count = () => counts.push(client.bytesWritten);
+    client.write(new Uint8Array(7), count);
+    count();
+    client.end('abc');
+    count();
+    server.resume().end();
+    client.resume();
+    await expectClosed(pair);
+    count();
+    expect(counts).toEqual([7, 10, 10, 10]);
+  });
+
   test('of text and of nothing', async () => {
     await using ends = await openEnds();
     const { client, server, pair } = await streamsOf(ends);
