@@ -78,6 +78,18 @@ test('a port and a host are arguments as with node:net; the path of a Unix socke
     );
 });
 
+test('a callback is called without arguments, whatever it takes', async () => {
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL });
+  const calls: unknown[][] = [];
+  const socket = createConnection({ device: ends.a, host: '10.0.0.2', port: 7, ...SMALL }, (error, other) =>
+    calls.push([error, other]),
+  );
+  await once(socket, 'ready');
+  expect(calls).toEqual([[undefined, undefined]]);
+  for (const each of [socket, await server.accept()]) each.on('error', () => {}).destroy();
+});
+
 test('`localAddress` of an http request is the source', async () => {
   const request = http.get({ host: '10.0.0.2', port: 7, localAddress: '2001:db8::7', createConnection });
   expect((await once(request, 'error'))[0]).toMatchObject({

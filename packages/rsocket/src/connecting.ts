@@ -91,7 +91,7 @@ export interface CreateConnectionOptions extends Omit<ConnectOptions, 'host' | '
  * @example http.get({ host, port, createConnection })
  */
 export function createConnection(options: CreateConnectionOptions, onConnect?: () => void): RSocket;
-/** As an agent calls it. The callback is for sockets that are not returned: it is not called. */
+/** As an agent calls it. Its callback ignores the call that comes with 'connect', as node:net calls it, too: the socket was returned. */
 export function createConnection(
   options: CreateConnectionOptions,
   callback?: (error: Error | null, socket: Duplex) => void,
@@ -116,8 +116,7 @@ export function createConnection(
   });
   const socket = new RSocket(connecting, streamOptions(options));
   if (options.timeout) socket.setTimeout(options.timeout);
-  // The callback of an agent is for sockets that are not returned.
-  if (onConnect?.length === 0) socket.once('connect', onConnect as () => void);
+  if (onConnect) socket.once('connect', onConnect as () => void);
   return socket;
 }
 
