@@ -1,11 +1,13 @@
 /** How long a socket waits for a peer that is not there, and which of its addresses it tries. */
 import { once } from 'node:events';
 import http from 'node:http';
+import { CmId } from '@node-roce/rdmacm';
 import { describe, expect, test } from 'vitest';
-import { openEnds } from '../../rdmacm/testing/ends.ts';
+import { equip, openEnds } from '../../rdmacm/testing/ends.ts';
 import { addName } from '../../rdmacm/testing/names.ts';
 import { clockOfTurns, pass, stopClock, turns } from '../../verbs-api/testing/clock.ts';
 import { connect, createConnection, listen } from './index.ts';
+import { encodeConnectionData } from './wire.ts';
 
 const SMALL = { receiveBuffer: 512, sendBuffer: 300, queue: 8, closeTimeout: 200 };
 const PLACE = { host: '10.0.0.2', port: 7 };
@@ -76,6 +78,34 @@ describe('with the defaults, a peer that dies is found within 10 s', () => {
     for (const error of await Promise.all(calls)) expect(error).toMatchObject({ attribute: 'RETRY_EXC_ERR' });
     expect(performance.now() - since).toBeLessThan(10_000);
   });
+});
+
+test('a server finds within 11 s that a client in C has died, which asks for 7 retries', async () => {
+  clockOfTurns(2);
+  await using ends = await openEnds();
+  await using server = await listen({ device: ends.b, port: 7 });
+  const id = new CmId({ device: ends.a });
+  await id.resolveAddr(PLACE);
+  await id.resolveRoute();
+  const { qp, mr } = await equip(id as never, { cap: { maxRecvWr: 20 } });
+  for (let i = 0; i < 16; i++) qp.receive([]).catch(() => {});
+  const privateData = encodeConnectionData({
+    ...{ isBigEndian: false, credits: 12, mappings: 0 },
+    sgl: { addr: mr.addr, key: mr.rkey, length: 2 },
+    buffer: { addr: mr.addr + 1024n, key: mr.rkey, length: 2000 },
+  });
+  const limits = { responderResources: 0, initiatorDepth: 0, retryCount: 7, rnrRetryCount: 7 };
+  await id.connect({ ...limits, privateData });
+  const socket = (await server.accept()).resume();
+  // A probe has just been answered.
+  await turns(3010);
+  const ending = once(socket, 'error');
+  const since = performance.now();
+  ends.cut();
+  expect((await ending)[0]).toMatchObject({ attribute: 'RETRY_EXC_ERR' });
+  const took = performance.now() - since;
+  expect(took).toBeGreaterThan(10_000);
+  expect(took).toBeLessThan(11_000);
 });
 
 describe('a name with several addresses', () => {
