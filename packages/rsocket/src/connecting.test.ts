@@ -82,8 +82,9 @@ test('a callback is called without arguments, whatever it takes', async () => {
   await using ends = await openEnds();
   await using server = await listen({ device: ends.b, port: 7, ...SMALL });
   const calls: unknown[][] = [];
-  const socket = createConnection({ device: ends.a, host: '10.0.0.2', port: 7, ...SMALL }, (error, other) =>
-    calls.push([error, other]),
+  const socket = createConnection(
+    { device: ends.a, host: '10.0.0.2', port: 7, ...SMALL },
+    (error?: unknown, other?: unknown) => calls.push([error, other]),
   );
   await once(socket, 'ready');
   expect(calls).toEqual([[undefined, undefined]]);
