@@ -5,9 +5,9 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { Devices, whyMissing } from './programs.ts';
-import { notPassing, outcomes, uncompress } from './rdma-core.ts';
+import { lostRaces, notPassing, outcomes, uncompress } from './rdma-core.ts';
 
 const SOURCES = '/usr/share/doc/rdma-core/tests';
 const PYTHON = '/usr/bin/python3';
@@ -40,8 +40,10 @@ test.skipIf(why !== undefined)(
       cpSync(SOURCES, join(folder, 'tests'), { recursive: true });
       uncompress(join(folder, 'tests'));
       const runner = join(folder, 'tests/run_tests.py');
-      const { output } = await devices.start(0, PYTHON, [runner, '-v', '--dev', 'roce0'], MINUTES).ended;
-      const found = outcomes(output);
+      const { found, output } = await outcomes(44, async (...names) => {
+        const args = [runner, '-v', '--dev', 'roce0', ...names];
+        return (await devices.start(0, PYTHON, args, MINUTES).ended).output;
+      });
       expect(found.size, output).toBe(273);
       const notPassed = [...found].flatMap(([name, outcome]) => (outcome === 'ok' ? [] : [name]));
       expect(notPassed.sort(), output).toEqual(notPassing(44));
@@ -53,3 +55,46 @@ test.skipIf(why !== undefined)(
     }
   },
 );
+
+describe('a test with a race of its own', () => {
+  const EXTERNAL_QP = 'tests.test_rdmacm.CMTestCase.test_rdmacm_async_traffic_external_qp';
+  const RNR = 'Player passive got: Completion status is RNR retry exceeded\n';
+  const TIMEOUT = 'Player active got: Got timeout on polling (1 CQEs remaining)\n';
+  const ran = (name: string, text: string) => `${name.split('.').at(-1)} (${name}) ... ${text}\n`;
+  const another = EXTERNAL_QP.replace('traffic_external_qp', 'read');
+  const lost = ran(EXTERNAL_QP, `${RNR}${TIMEOUT}ERROR`);
+
+  test.each([
+    ['failed by it', lost, [EXTERNAL_QP]],
+    ['passed', ran(EXTERNAL_QP, 'ok'), []],
+    ['passed after its words', ran(EXTERNAL_QP, `${RNR}ok`), []],
+    ['failed without words', ran(EXTERNAL_QP, 'ERROR'), []],
+    ['failed by another error', ran(EXTERNAL_QP, `${RNR.replace('RNR', 'Transport')}ERROR`), []],
+    ['failed on the other side', ran(EXTERNAL_QP, `${RNR.replace('passive', 'active')}ERROR`), []],
+    ['failed while another has the words', ran(another, `${RNR}ERROR`) + ran(EXTERNAL_QP, 'ERROR'), []],
+    ['did not run', ran(another, `${RNR}ERROR`), []],
+  ])('that %s', (_, output, names) => {
+    for (const release of [44, 56]) expect(lostRaces(output, release)).toEqual(names);
+  });
+
+  test.each([
+    ['passes', ran(EXTERNAL_QP, 'ok'), 'ok'],
+    ['fails by it again', lost, 'ERROR'],
+    ['is not there', '', 'not played'],
+  ])('is played once more, alone, and %s', async (_, again, outcome) => {
+    const plays: string[][] = [];
+    const { found } = await outcomes(44, async (...names) => {
+      plays.push(names);
+      return names.length === 0 ? ran(another, 'ok') + lost : again;
+    });
+    expect(plays).toEqual([[], [EXTERNAL_QP]]);
+    expect([...found]).toEqual([
+      [another, 'ok'],
+      [EXTERNAL_QP, outcome],
+    ]);
+  });
+
+  test('is no test that does not pass', () => {
+    for (const release of [44, 56]) expect(notPassing(release)).not.toContain(EXTERNAL_QP);
+  });
+});
