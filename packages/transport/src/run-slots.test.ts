@@ -6,12 +6,12 @@ import { bthAckReq, bthOpcode, createRandom, Opcode } from '@node-roce/wire';
 import { afterEach, expect, test, vi } from 'vitest';
 import { ByHand } from '../testing/by-hand.ts';
 import { type ElementInit, Pair, type WorkInit } from '../testing/pair.ts';
+import { rewriteOnceRead } from '../testing/restless-ring.ts';
 import {
   FRAGMENT_WORDS,
   Fragment,
   type MrCreated,
   type QpAttr,
-  Ring,
   runOf,
   SendFlags,
   SendWqe,
@@ -246,23 +246,7 @@ test('entries that their program rewrites while a run is made: each word is read
   const { side, batch, mr } = oneSide();
   for (let i = 0; i < 30; i++)
     side.post({ opcode: 'SEND', wrId: i, sge: [{ mr, offset: i * 64, length: 64 }] });
-  const { words } = side.sq;
-  const second = side.sq.wordOf(2);
-  const reads = new Map<number, number>();
-  // A word has another value as soon as it was read: a length, an address or a key that would not pass.
-  const hostile = new Proxy(words, {
-    get(target, name) {
-      const index = typeof name === 'string' ? Number(name) : Number.NaN;
-      if (!(index >= second)) return Reflect.get(target, name, target);
-      const count = reads.get(index) ?? 0;
-      reads.set(index, count + 1);
-      return count === 0 ? target[index] : 0xffff_fff0;
-    },
-  });
-  const real = Object.getOwnPropertyDescriptor(Ring.prototype, 'words')!.get!;
-  vi.spyOn(Ring.prototype, 'words', 'get').mockImplementation(function (this: Ring) {
-    return words.buffer === this.buffer ? hostile : real.call(this);
-  });
+  const reads = rewriteOnceRead(side.sq, side.sq.wordOf(2));
   expect(side.adapter.transmit(batch)).toBeGreaterThan(1);
   vi.restoreAllMocks();
   expect(runOf(batch, 0)).toBe(30);

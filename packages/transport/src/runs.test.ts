@@ -6,6 +6,7 @@ import { createRandom, Opcode } from '@node-roce/wire';
 import { afterEach, expect, test, vi } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
 import type { Packet } from '../testing/pair.ts';
+import { rewriteOnceRead } from '../testing/restless-ring.ts';
 import {
   Access,
   type MrCreated,
@@ -457,23 +458,7 @@ test('receives that their program rewrites while a run is taken: each word is re
   for (let i = 0; i < COUNT; i++) side.postRecv(i, [{ mr, offset: i * PLACE, length: PLACE }]);
   const packets = KINDS['SENDs of one packet'].packets({ hand, seen: () => [] }, COUNT);
   const taken = countRuns();
-  const { words } = side.rq;
-  const second = side.rq.wordOf(1);
-  const reads = new Map<number, number>();
-  // A word has another value as soon as it was read: a length, an address or a key that would not pass.
-  const hostile = new Proxy(words, {
-    get(target, name) {
-      const index = typeof name === 'string' ? Number(name) : Number.NaN;
-      if (!(index >= second)) return Reflect.get(target, name, target);
-      const count = reads.get(index) ?? 0;
-      reads.set(index, count + 1);
-      return count === 0 ? target[index] : 0xffff_fff0;
-    },
-  });
-  const real = Object.getOwnPropertyDescriptor(Ring.prototype, 'words')!.get!;
-  vi.spyOn(Ring.prototype, 'words', 'get').mockImplementation(function (this: Ring) {
-    return words.buffer === this.buffer ? hostile : real.call(this);
-  });
+  const reads = rewriteOnceRead(side.rq, side.rq.wordOf(1));
   hand.put(...packets);
   vi.restoreAllMocks();
   expect(taken.sends).toBe(COUNT);

@@ -1,5 +1,6 @@
-/** Rings whose entries another thread of the program rewrites while the engine reads them, at moments that a seed chooses. */
+/** Rings whose entries another thread of the program rewrites while the engine reads them: at moments that a seed chooses, or after each read. */
 import type { Random } from '@node-roce/wire';
+import { vi } from 'vitest';
 import { CONTROL_WORDS, createRing, type NewRing, Ring } from '../src/rings.ts';
 
 /** The new value of a word, by its place in the entry. */
@@ -56,4 +57,28 @@ export function watchedRing(
   });
   Object.defineProperty(ring, 'words', { get: () => watched });
   return ring;
+}
+
+/**
+ * Of a ring's memory, however many rings look at it: each word from `first` on has another value as soon as it was read, a length, an address or a key that
+ * would not pass. Until `vi.restoreAllMocks()`.
+ * @returns how often each of them was read, by its index
+ */
+export function rewriteOnceRead(ring: Ring, first: number): ReadonlyMap<number, number> {
+  const { words } = ring;
+  const reads = new Map<number, number>();
+  const hostile = new Proxy(words, {
+    get(target, name) {
+      const index = typeof name === 'string' ? Number(name) : Number.NaN;
+      if (!(index >= first)) return Reflect.get(target, name, target);
+      const count = reads.get(index) ?? 0;
+      reads.set(index, count + 1);
+      return count === 0 ? target[index] : 0xffff_fff0;
+    },
+  });
+  const real = Object.getOwnPropertyDescriptor(Ring.prototype, 'words')!.get!;
+  vi.spyOn(Ring.prototype, 'words', 'get').mockImplementation(function (this: Ring) {
+    return words.buffer === this.buffer ? hostile : real.call(this);
+  });
+  return reads;
 }
