@@ -11,6 +11,7 @@ import { isFixedSample, SAMPLE } from './harness/sample.ts';
 import {
   allRepeats,
   anyHasStopped,
+  progress,
   type WatchedRun,
   type WatchedVerb,
   wireLatency,
@@ -116,6 +117,15 @@ afterEach(({ task }) => {
   capture = undefined;
 });
 
+/** Evidence of a run that failed: what each side has asked and was answered, by the wire. */
+const whoWaits = (packets: readonly WirePacket[], c: PerfCase) =>
+  [
+    'rxe:',
+    ...progress(packets, usOf(c)),
+    'node-roce:',
+    ...progress(packets, c.version === 4 ? address.ip4 : address.ip6),
+  ].join('\n');
+
 /** One run, with the checks of every run; or why it shows nothing and is to be repeated. The last may have no clock. */
 async function playOnce(c: PerfCase, isLast: boolean): Promise<(Played & { retries: number }) | string> {
   const before = await guest.counters();
@@ -124,8 +134,10 @@ async function playOnce(c: PerfCase, isLast: boolean): Promise<(Played & { retri
   const [outcome] = await Promise.allSettled([playPerf(guest, c)]);
   const packets = await capture.stop();
   if (outcome.status === 'rejected') {
-    if (anyHasStopped(packets, usOf(c))) return 'the requester of rxe stopped';
-    throw outcome.reason;
+    console.log(whoWaits(packets, c));
+    if (!anyHasStopped(packets, usOf(c))) throw outcome.reason;
+    console.log(`${outcome.reason}`);
+    return 'the requester of rxe stopped';
   }
   const played = outcome.value;
   if (played.clockless && !isFixedSample && !isLast) return 'perftest found no clock';
@@ -222,12 +234,15 @@ test.each(BUSY_RUNS)(
       };
       for (let run = 0; run < runs; run++) {
         const before = await guest.counters();
-        try {
-          await playPerf(guest, c);
-          ends.well++;
-        } catch (error) {
+        capture?.discard();
+        capture = await WireCapture.start(address, true);
+        const [outcome] = await Promise.allSettled([playPerf(guest, c)]);
+        const packets = await capture.stop();
+        if (outcome.status === 'fulfilled') ends.well++;
+        else {
+          console.log(whoWaits(packets, c));
           // An empty WRITE_ONLY of rxe: a receiver can't prevent it (docs/quirks.md).
-          if (!`${error}`.includes('Failed status 9')) throw error;
+          if (!`${outcome.reason}`.includes('Failed status 9')) throw outcome.reason;
           ends['status 9 by rxe']++;
         }
         repeats += difference(before, await guest.counters()).completer_retry_err ?? 0;

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { threadsHere } from '../tiers/hung.ts';
 import { Devices, listening, roce, whyMissing } from './programs.ts';
 
 const missing = whyMissing();
@@ -103,6 +104,8 @@ describe.skipIf(missing !== undefined)('next to two programs that compute', () =
   const LINE = 'ib_write_bw -x 0 -F -q 5 -b -s 4099 -n 300 -m 512'.split(' ');
   /** Packets that a queue pair has in flight at most: 128 messages of nine. */
   const FLIGHT = 128 * 9;
+  /** ms of a run; on a quiet machine it takes one or two seconds. */
+  const LONGEST = 240_000;
 
   test('ib_write_bw -q 5 -b ends, and hardly a packet is sent twice', {
     timeout: 300_000 * (1 + RUNS),
@@ -125,10 +128,25 @@ describe.skipIf(missing !== undefined)('next to two programs that compute', () =
     // Its first line says that it serves.
     for (const { stderr } of devices) await once(createInterface(stderr!), 'line');
 
+    const devinfo = () =>
+      JSON.parse(execFileSync(process.execPath, [roce, 'devinfo', '--json'], { env, encoding: 'utf8' }))
+        .served as { address: string; counters: Record<string, number> }[];
+    /** Of a run that hangs: who computes, who waits where, and what both devices have sent, repeated and been acknowledged. */
+    const evidence = async () => {
+      const counts = devinfo().map(({ address, counters }) => {
+        const moved = Object.entries(counters).filter(([, count]) => typeof count === 'number' && count > 0);
+        return `device ${address}: ${moved.map(([name, count]) => `${name} ${count}`).join(', ')}`;
+      });
+      return ['what was going on in a run that did not end:', ...(await threadsHere()), ...counts].join('\n');
+    };
     const play = async (address: string, more: readonly string[]) => {
       const child = node([roce, 'run', '-a', address, ...LINE, ...more]);
-      const limit = setTimeout(() => child.kill('SIGKILL'), 240_000);
       let output = '';
+      const limit = setTimeout(async () => {
+        console.log(await evidence().catch(String));
+        // `roce run` passes it on to the program, which would outlive it otherwise.
+        child.kill('SIGTERM');
+      }, LONGEST);
       for (const stream of [child.stdout!, child.stderr!])
         stream.on('data', (data) => {
           output += data;
@@ -147,12 +165,11 @@ describe.skipIf(missing !== undefined)('next to two programs that compute', () =
         ends.map(({ output }) => output).join('\n'),
       ).toEqual([0, 0]);
     }
-    const args = [roce, 'devinfo', '--json'];
-    let served: { counters: Record<string, number> }[] = [];
+    let served: ReturnType<typeof devinfo> = [];
     // A busy device may answer too late for it.
     await expect
       .poll(() => {
-        ({ served } = JSON.parse(execFileSync(process.execPath, args, { env, encoding: 'utf8' })));
+        served = devinfo();
         return served.length;
       })
       .toBe(2);

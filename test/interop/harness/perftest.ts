@@ -1,6 +1,7 @@
 /** `roce perf` here and an unmodified program of perftest in the guest: both run, both have to be content, and their figures agree. */
 import { spawn } from 'node:child_process';
 import { expect, onTestFinished } from 'vitest';
+import { LOOK_TWICE, threadsHere, threadsOf } from '../../tiers/hung.ts';
 import { GID_INDEX, type Guest } from './guest.ts';
 import { PATIENCE } from './patience.ts';
 import { ROCE } from './roce.ts';
@@ -54,6 +55,27 @@ function rowsOf(stdout: string): string[][] {
 const GRACE = 3000;
 /** ms of a run, but for one of all sizes: four times the longest. One in which rxe's requester stopped leaves a test the time of others. */
 const LONGEST = 25_000 * PATIENCE;
+
+/** The share of that after which the programs of a run are looked at, which hang, perhaps. */
+const LATE = 0.8;
+
+/** What both sides do, in a run that has used up most of its time. */
+async function whatTheyDo(guest: Guest): Promise<string> {
+  const [ours, theirs, counters] = await Promise.all([
+    threadsHere(),
+    guest.exec(LOOK_TWICE),
+    guest.counters(),
+  ]);
+  const moved = Object.entries(counters).filter(([, count]) => count > 0);
+  const counts = moved.map(([name, count]) => `${name} ${count}`).join(', ');
+  return [
+    'here:',
+    ...ours,
+    'in the guest:',
+    ...threadsOf(theirs.stdout),
+    `rxe, since its start: ${counts}`,
+  ].join('\n');
+}
 
 /** A port of its own for each run. */
 let port = 19_000;
@@ -131,6 +153,14 @@ export async function playPerf(
   const settled = (ended: { code: number | null }) => {
     if (ended.code !== 0) setTimeout(() => failed.abort(), GRACE).unref();
   };
+  let evidence = '';
+  const late = setTimeout(
+    async () => {
+      evidence = `shortly before its end by force:\n${await whatTheyDo(guest).catch(String)}\n`;
+    },
+    LATE * within.timeout * PATIENCE,
+  );
+  onTestFinished(() => clearTimeout(late));
   if (role === 'server') {
     const node = roce(args);
     await node.listens;
@@ -147,7 +177,8 @@ export async function playPerf(
     settled(mine);
     theirs = await server;
   }
-  const context = `roce perf ${args.join(' ')}\n${mine.stderr}${mine.stdout}\n${command}\n${theirs.stdout}${theirs.stderr}`;
+  const context = `roce perf ${args.join(' ')}\n${mine.stderr}${mine.stdout}\n${command}\n${theirs.stdout}${theirs.stderr}\n${evidence}`;
+  clearTimeout(late);
   expect({ ours: mine.code, theirs: theirs.code }, context).toEqual({ ours: 0, theirs: 0 });
   const report = JSON.parse(mine.stdout) as PerfReport;
   const rows = rowsOf(theirs.stdout);

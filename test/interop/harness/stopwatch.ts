@@ -30,6 +30,7 @@ export interface WatchedRun {
 
 /** The path MTU of the guests with MTU 9000: a READ request takes a PSN for each response. */
 const PATH_MTU = 4096;
+const BTH_BYTES = 12;
 /** BTH and the VA and R_Key of RETH come before DMALen (IBTA vol 1 §9.3.1). */
 const DMA_LENGTH = 24;
 
@@ -129,6 +130,31 @@ function connections(packets: readonly WirePacket[], us: string): WirePacket[][]
     return [...theirs, ...answers].sort((a, b) => a.time - b.time);
   });
 }
+
+/** First packets of requests of RC: SEND, WRITE, READ, atomics. */
+const REQUESTS: readonly number[] = [0x00, 0x04, 0x05, ...STARTS.write, ...STARTS.read, ...STARTS.atomic];
+const ACKNOWLEDGE = 0x11;
+/** An AETH that is no NAK. */
+const isPositive = ({ opcode, payload }: WirePacket) =>
+  opcode !== ACKNOWLEDGE || payload[BTH_BYTES] >> 5 === 0;
+
+/**
+ * What each connection has of the peer's requests and our answers: evidence of who has to go on where a run hangs. A requester that has
+ * everything acknowledged waits for its program.
+ */
+export const progress = (packets: readonly WirePacket[], us: string): string[] =>
+  connections(packets, us).map((connection) => {
+    const requests = connection.filter(({ source }) => source !== us);
+    const [{ destQp, psn: first }] = requests;
+    const numbers = new Set(requests.map(({ psn }) => psn));
+    const starts = new Set(
+      requests.filter(({ opcode }) => REQUESTS.includes(opcode & OPERATION)).map(({ psn }) => psn),
+    );
+    const answered = connection.filter((packet) => packet.source === us && isPositive(packet));
+    const reached = answered.reduce((most, { psn }) => Math.max(most, ((psn - first) & 0xff_ffff) + 1), 0);
+    const acknowledged = [...starts].filter((psn) => ((psn - first) & 0xff_ffff) < reached).length;
+    return `to queue pair ${destQp}: ${starts.size} requests begun, ${acknowledged} answered; ${requests.length} packets, ${requests.length - numbers.size} of them twice`;
+  });
 
 /** The peer's repetitions on all connections (repeats.ts): each has the PSNs of the peer's requests and of our answers to them. */
 export const allRepeats = (packets: readonly WirePacket[], us: string): Repeat[] =>

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { allRepeats, wireLatency, wireRate } from '../harness/stopwatch.ts';
+import { allRepeats, progress, wireLatency, wireRate } from '../harness/stopwatch.ts';
 import type { WirePacket } from '../harness/wire.ts';
 
 const [CLIENT, SERVER] = ['10.77.1.1', '10.77.1.2'];
@@ -77,4 +77,27 @@ test('repeats are found by the PSNs of requests where both sides send some', () 
   expect(allRepeats([...packets, again], CLIENT)).toEqual([{ psn: 103, unanswered: 0 }]);
   const unanswered = packets.slice(0, -1);
   expect(allRepeats([...unanswered, again], CLIENT)).toEqual([{ psn: 103, unanswered: expect.closeTo(49) }]);
+});
+
+test('progress: what each connection has asked, and was answered', () => {
+  const nak = packet(9, SERVER, 0x11, 0);
+  nak.payload[12] = 0x60;
+  const packets = [
+    // WRITEs of two packets over the wrap of PSNs: three, the last packet twice; two are acknowledged, a NAK names the third.
+    ...[0xff_fffc, 0xff_fffe, 0].flatMap((psn, i) => [
+      packet(i, CLIENT, 0x06, psn),
+      packet(i, CLIENT, 0x08, (psn + 1) & 0xff_ffff),
+    ]),
+    packet(4, CLIENT, 0x08, 1),
+    packet(8, SERVER, 0x11, 0xff_ffff),
+    nak,
+    // A READ of another connection, with one of its responses.
+    { ...packet(10, CLIENT, 0x0c, 0x90_0000), destQp: 2 },
+    packet(11, SERVER, 0x0d, 0x90_0000),
+  ];
+  expect(progress(packets, SERVER)).toEqual([
+    'to queue pair 1: 3 requests begun, 2 answered; 7 packets, 1 of them twice',
+    'to queue pair 2: 1 requests begun, 1 answered; 1 packets, 0 of them twice',
+  ]);
+  expect(progress(packets, CLIENT)).toEqual([]);
 });
