@@ -76,6 +76,62 @@ test('a port and a host are arguments as with node:net; the path of a Unix socke
     expect(() => createConnection(wrong as never)).toThrow(
       expect.objectContaining({ errno: 'EINVAL', attribute: 'options' }),
     );
+  for (const options of [
+    { path: '/run/some.sock' },
+    { path: '/run/some.sock', host: 'far.test', port: 7471 },
+  ])
+    expect(() => createConnection(options as never)).toThrow(
+      expect.objectContaining({ errno: 'EINVAL', attribute: 'path' }),
+    );
+});
+
+const PORTS = [
+  '',
+  ' ',
+  '\t',
+  '12abc',
+  '7,5',
+  'http',
+  '-1',
+  -1,
+  65_536,
+  '65536',
+  7.5,
+  '7.5',
+  Number.NaN,
+  true,
+  false,
+  {},
+  [],
+  [7],
+];
+test.each(PORTS)('a port that node:net refuses is refused, in an object: %j', (port) => {
+  expect(() => net.connect({ port: port as never, host: 'far.test' })).toThrow(
+    expect.objectContaining({ code: expect.stringMatching(/^ERR_(SOCKET_BAD_PORT|INVALID_ARG_TYPE)$/) }),
+  );
+  expect(() => createConnection({ port: port as never, host: 'far.test' })).toThrow(
+    expect.objectContaining({ code: 'ERR_ROCE_INVALID_ATTRIBUTE', errno: 'EINVAL', attribute: 'port' }),
+  );
+});
+
+test.each(['', ' ', -1, 65_536, '65536', 7.5, Number.NaN])('… and as an argument: %j', (port) => {
+  expect(() => net.connect(port as never)).toThrow(expect.objectContaining({ code: 'ERR_SOCKET_BAD_PORT' }));
+  expect(() => createConnection(port as never)).toThrow(
+    expect.objectContaining({ code: 'ERR_ROCE_INVALID_ATTRIBUTE', errno: 'EINVAL', attribute: 'port' }),
+  );
+});
+
+// A URL has a path, which `http` does not pass on as that of a socket.
+test('the path of an http request is no path of a socket', async () => {
+  addName('path.test', async () => {
+    throw new Error('path.test was looked up');
+  });
+  const agent = new http.Agent();
+  agent.createConnection = (options) => createConnection(options as never);
+  for (const how of [{ createConnection }, { agent }]) {
+    const request = http.get({ host: 'path.test', port: 7, path: '/some/page', ...how });
+    expect((await once(request, 'error'))[0]).toMatchObject({ code: 'ERR_ROCE_CM_NO_ADDRESS' });
+  }
 });
 
 test('a callback is called without arguments, whatever it takes', async () => {

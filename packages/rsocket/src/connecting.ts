@@ -1,11 +1,12 @@
 /** Sockets that are returned before they are connected, as those of `net.connect`. */
 import type { Duplex } from 'node:stream';
+import { inspect } from 'node:util';
 import type { SocketAddress } from '@node-roce/rdmacm';
 import { invalid } from '@node-roce/rdmacm/parts';
 import type { RsocketCalls } from './calls.ts';
 import type { RsocketChannel } from './channel.ts';
 import type { IoMapping } from './mappings.ts';
-import { checkConnect } from './options.ts';
+import { checkConnect, MAX_PORT } from './options.ts';
 import { RSocket } from './socket.ts';
 import { bufferOptions, type ConnectOptions, open, streamOptions } from './sockets.ts';
 
@@ -105,7 +106,9 @@ export function createConnection(
 ): RSocket {
   const onConnect = rest.find((each) => typeof each === 'function');
   const host = rest.find((each) => typeof each === 'string');
-  const options = typeof first === 'object' && first !== null ? first : { port: portOf(first), host };
+  const options = typeof first === 'object' && first !== null ? first : { port: firstPort(first), host };
+  const { path } = options as { path?: unknown };
+  if (path) throw invalid('path', `${path}`, 'host and port: there are no Unix sockets over RDMA');
   const own = ownOptions(options);
   checkConnect(own);
   const attempt = new AbortController();
@@ -120,10 +123,23 @@ export function createConnection(
   return socket;
 }
 
-/** Text that is no number names a Unix socket in `node:net`. */
-function portOf(port: unknown): number | string {
-  if (typeof port === 'number' || (typeof port === 'string' && /^\d+$/.test(port))) return port;
+/** As the first argument, text that is no port names a Unix socket in `node:net`. */
+function firstPort(port: unknown): number | string {
+  if (
+    typeof port === 'number' ||
+    (typeof port === 'string' && !(Number(port) < 0) && !Number.isNaN(Number(port)))
+  )
+    return port;
   throw invalid('options', `${port}`, 'an object, or a port');
+}
+
+/** What `node:net` takes for a port: a number, or text of one. `Number` also makes numbers of blank text and of lists. */
+function toPort(port: unknown): number {
+  const number =
+    typeof port === 'number' || (typeof port === 'string' && port.trim() !== '') ? Number(port) : -1;
+  if (!Number.isInteger(number) || number < 0 || number > MAX_PORT)
+    throw invalid('port', inspect(port), `0 … ${MAX_PORT}`);
+  return number;
 }
 
 /** Of an agent's options only those that are ours. */
@@ -131,7 +147,7 @@ function ownOptions(options: CreateConnectionOptions): ConnectOptions {
   const { host, port, localAddress, source = localAddress, keepAlive, ...others } = options;
   const { device, deviceOptions, connectTimeout, signal, ackTimeoutMs, timing } = others;
   return {
-    ...{ host: host ?? 'localhost', port: Number(port ?? 80), source, device, deviceOptions },
+    ...{ host: host ?? 'localhost', port: toPort(port ?? 80), source, device, deviceOptions },
     ...{ connectTimeout, signal, ackTimeoutMs, timing, ...bufferOptions(others) },
     // An agent's is that of TCP sockets.
     ...(typeof keepAlive === 'number' ? { keepAlive } : {}),

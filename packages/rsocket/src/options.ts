@@ -16,7 +16,8 @@ import { MAX_MAPPINGS } from './wire.ts';
 
 const BYTES = within(2, 2 ** 30);
 const MILLISECONDS = within(0, 2 ** 31 - 1);
-const PORT = within(0, 65_535);
+export const MAX_PORT = 65_535;
+const PORT = within(0, MAX_PORT);
 
 const COMMON: OptionTypes = {
   receiveBuffer: BYTES,
