@@ -1,4 +1,5 @@
-// Draws docs/report.png, the picture of README.md and docs/capture.md: the report of a capture, as a browser shows its upper part.
+// Draws docs/report.png, the picture of README.md and docs/capture-report.md: the verdict and the first plot of a report, as a browser shows them. The
+// parts between them are left out.
 //
 //   node scripts/report-picture.mjs [FILE]    # after npm run build; CHROMIUM_PATH names a browser that is not in the PATH
 import { execFileSync } from 'node:child_process';
@@ -10,8 +11,10 @@ import { chromium } from 'playwright-core';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const capture = 'test/fixtures/captures/loss5_both_rc_pingpong.pcap';
-/** Down to the end of the second plot. */
-const [WIDTH, HEIGHT] = [1240, 2320];
+const WIDTH = 1000;
+const MARGIN = 12;
+/** What stays of the page: the selector of each group of siblings. */
+const KEPT = ['main', '#verdict, #connection', '.plots', '.plots > figure:first-of-type'];
 
 function browserPath() {
   const folders = (process.env.PATH ?? '').split(delimiter);
@@ -35,7 +38,7 @@ export async function drawReport(file) {
     const roce = join(root, 'packages/cli/bin/roce.js');
     execFileSync(process.execPath, [roce, 'report', join(root, capture), '-o', report], { stdio: 'ignore' });
     const page = await browser.newPage({
-      viewport: { width: WIDTH, height: HEIGHT },
+      viewport: { width: WIDTH, height: 800 },
       colorScheme: 'light',
       reducedMotion: 'reduce',
     });
@@ -43,7 +46,18 @@ export async function drawReport(file) {
     // The plots are drawn when they come into view.
     await page.locator('svg').last().waitFor();
     await page.evaluate(() => document.fonts.ready);
-    await page.screenshot({ path: file, clip: { x: 0, y: 0, width: WIDTH, height: HEIGHT } });
+    const height = await page.evaluate((kept) => {
+      for (const selector of kept)
+        for (const { parentElement } of document.querySelectorAll(selector))
+          for (const sibling of parentElement.children)
+            if (!sibling.matches(selector)) sibling.style.display = 'none';
+      return document.querySelector('.plots').getBoundingClientRect().bottom + scrollY;
+    }, KEPT);
+    await page.screenshot({
+      path: file,
+      fullPage: true,
+      clip: { x: 0, y: 0, width: WIDTH, height: height + MARGIN },
+    });
   } finally {
     await browser.close();
     rmSync(folder, { recursive: true });

@@ -30,10 +30,11 @@ function examples(): [command: string, output: string][] {
     });
 }
 
-/** In a folder with the captures, as the page's commands name them; files that they write lie there, too. */
+/** In a folder with the captures, by name and by their path in a clone, as the page's commands name them; files that they write lie there, too. */
 async function run(command: string): Promise<string> {
   const script = `roce() { '${process.execPath}' '${join(root, 'packages/cli/bin/roce.js')}' "$@"; }
     ln -sf '${captures}'/*.pcap .
+    mkdir -p test/fixtures && ln -sfn '${captures}' test/fixtures/captures
     { ${command}; } 2>&1`;
   const { stdout } = await promisify(execFile)('bash', ['-c', `${script} || true`], { cwd: place });
   return stdout;
