@@ -337,8 +337,8 @@ export class QueuePair extends AwaitedRequests implements AsyncDisposable {
       throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
     checkConnectionData(remote);
     checkConnectOptions(options);
-    const local = { initialPsn: this.initialPsn, gidIndex: this.#ends.gidIndex };
-    const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
+    const { facts } = this.#engine;
+    const { init, rtr, rts } = connectAttributes(this.#ends, remote, options, facts, this.type);
     if (this.state === 'RESET') await this.modify(init);
     await this.modify(rtr);
     if (remote.selective === true) await this.#engine.call('acknowledgeAhead', this.qpNum);
