@@ -24,25 +24,10 @@ static struct ibv_qp *qps[2];
 static uint8_t *heap;
 static struct ibv_mr *heap_mr;
 
-static void connect_qp(struct ibv_qp *qp, uint32_t to) {
-  struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL};
-  CHECK(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = to, .max_dest_rd_atomic = 4,
-                           .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .port_num = 1}};
-  a.ah_attr.grh.dgid = gid;
-  a.ah_attr.grh.hop_limit = 64;
-  CHECK(ibv_modify_qp(qp, &a,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                          IBV_QP_MIN_RNR_TIMER) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4};
-  CHECK(ibv_modify_qp(qp, &a,
-                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
-}
-
 static void connect_both(void) {
   struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = {16, 16, 2, 2, 0}};
   for (int i = 0; i < 2; i++) CHECK((qps[i] = ibv_create_qp(pd, &init)) != NULL);
-  for (int i = 0; i < 2; i++) connect_qp(qps[i], qps[1 - i]->qp_num);
+  for (int i = 0; i < 2; i++) connect_qp(qps[i], qps[1 - i]->qp_num, gid);
 }
 
 static void disconnect(void) {

@@ -52,22 +52,6 @@ static void meet(int count) {
   while (atomic_load(&shared->arrived) < count) usleep(100);
 }
 
-static void join(struct side *s, int number) {
-  const int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-  struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
-  CHECK(ibv_modify_qp(s->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = shared->qpn[1 - number], .rq_psn = 1,
-                           .max_dest_rd_atomic = 16, .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .port_num = 1}};
-  a.ah_attr.grh.dgid = shared->gid;
-  a.ah_attr.grh.hop_limit = 64;
-  CHECK(ibv_modify_qp(s->qp, &a,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                          IBV_QP_MIN_RNR_TIMER) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 2, .rnr_retry = 7, .sq_psn = 1, .max_rd_atomic = 16};
-  CHECK(ibv_modify_qp(s->qp, &a,
-                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
-}
-
 // Until the owner is gone: READs of the region behind its first page, or WRITEs of a counter to its start.
 static void peer(int writes) {
   struct side s = open_side(1);
@@ -76,7 +60,7 @@ static void peer(int writes) {
   struct ibv_mr *mr = ibv_reg_mr(s.pd, memory, CHUNK, IBV_ACCESS_LOCAL_WRITE);
   CHECK(mr != NULL);
   meet(2);
-  join(&s, 1);
+  connect_qp(s.qp, shared->qpn[0], shared->gid);
   meet(4);
   for (uint64_t count = 1;; count++) {
     struct ibv_sge sge = {(uintptr_t)memory, writes ? sizeof count : CHUNK, mr->lkey};
@@ -115,7 +99,7 @@ static void round_of(int writes) {
   shared->rkey = mr->rkey;
   shared->address = (uintptr_t)memory;
   meet(2);
-  join(&s, 0);
+  connect_qp(s.qp, shared->qpn[1], shared->gid);
   meet(4);
   while (atomic_load(&shared->done) < 30) usleep(100);
   CHECK(ibv_close_device(s.context) == 0);

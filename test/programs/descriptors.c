@@ -29,23 +29,12 @@ static uint8_t *memory;
 static void open_all(void) {
   struct ibv_device **list = ibv_get_device_list(NULL);
   struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {16, 16, 1, 1, 0}};
-  struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ACCESS};
   union ibv_gid gid;
   CHECK((context = ibv_open_device(list[0])) != NULL && (pd = ibv_alloc_pd(context)) != NULL);
   CHECK((cq = init.send_cq = init.recv_cq = ibv_create_cq(context, 16, NULL, NULL, 0)) != NULL);
   CHECK((qp = ibv_create_qp(pd, &init)) != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
   CHECK((mr = ibv_reg_mr(pd, memory, BYTES, ACCESS)) != NULL);
-  CHECK(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
-                           .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .port_num = 1}};
-  a.ah_attr.grh.dgid = gid;
-  a.ah_attr.grh.hop_limit = 64;
-  CHECK(ibv_modify_qp(qp, &a,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                          IBV_QP_MIN_RNR_TIMER) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
-  CHECK(ibv_modify_qp(qp, &a,
-                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+  connect_qp(qp, qp->qp_num, gid);
   ibv_free_device_list(list);
 }
 

@@ -37,21 +37,6 @@ static struct side open_side(void) {
   return s;
 }
 
-static void join(struct side *s, uint32_t to) {
-  struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ACCESS};
-  CHECK(ibv_modify_qp(s->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = to, .max_dest_rd_atomic = 1,
-                           .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .port_num = 1}};
-  a.ah_attr.grh.dgid = s->gid;
-  a.ah_attr.grh.hop_limit = 64;
-  CHECK(ibv_modify_qp(s->qp, &a,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                          IBV_QP_MIN_RNR_TIMER) == 0);
-  a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 12, .retry_cnt = 2, .rnr_retry = 7, .max_rd_atomic = 1};
-  CHECK(ibv_modify_qp(s->qp, &a,
-                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
-}
-
 // Writes until the other side is gone. Its end of the pipe closes then.
 static void write_all_the_time(int in, int out) {
   struct side s = open_side();
@@ -61,7 +46,7 @@ static void write_all_the_time(int in, int out) {
   memset(bytes, 0xee, BYTES);
   CHECK((mr = ibv_reg_mr(s.pd, bytes, BYTES, IBV_ACCESS_LOCAL_WRITE)) != NULL);
   CHECK(write(out, &mine, sizeof mine) == sizeof mine && read(in, &other, sizeof other) == sizeof other);
-  join(&s, other.qpn);
+  connect_qp(s.qp, other.qpn, s.gid);
   for (unsigned posted = 0, done = 0;;) {
     struct ibv_sge sge = {(uintptr_t)bytes, BYTES, mr->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
@@ -125,7 +110,7 @@ int main(int argc, char **argv) {
   // Not one that is shared with the device.
   CHECK((mr = ibv_reg_mr(s.pd, own_memory(MAP_SHARED), BYTES, ACCESS)) != NULL);
   CHECK(read(from[0], &other, sizeof other) == sizeof other);
-  join(&s, other.qpn);
+  connect_qp(s.qp, other.qpn, s.gid);
   mine = (struct hello){s.qp->qp_num, mr->rkey};
   CHECK(write(to[1], &mine, sizeof mine) == sizeof mine && read(from[0], &byte, 1) == 1);
   char ends[2][16];
