@@ -1,22 +1,25 @@
 // The connection of a context to the device: its calls, events and objects.
 #include <poll.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <sys/socket.h>
 
 #include "roce.h"
 
 // Of the errors that programs print after that, none names the device.
 static void report_end(void) {
-  static atomic_int reported;
-  if (atomic_exchange(&reported, 1) == 0) dprintf(STDERR_FILENO, "libibverbs of roce run: the device has ended the connection\n");
+  static atomic_int said;
+  roce_say_once(&said, "libibverbs of roce run: the device has ended the connection\n");
 }
 
 void roce_report_closed(void) {
-  NOT_CANCELLED;  // Who posts holds the lock of the bells.
-  static atomic_int reported;
-  if (atomic_exchange(&reported, 1) == 0)
-    dprintf(STDERR_FILENO, "libibverbs of roce run: the program has closed a descriptor of the library: contexts that use it have ended\n");
+  static atomic_int said;
+  roce_say_once(&said, "libibverbs of roce run: the program has closed a descriptor of the library: contexts that use it have ended\n");
+}
+
+// Whether nothing but the file comes from there and goes there: 0, or EIO, which explains itself.
+static int expect_open(const struct roce_file *file, const char *call) {
+  if (roce_is_open(file)) return 0;
+  roce_report_closed();
+  return roce_fails(call, EIO, CLOSED);
 }
 
 int roce_is_connected(const struct roce_context *r) {
@@ -36,11 +39,11 @@ int roce_ask(struct roce_context *r, enum roce_call call, const void *request, s
     return roce_fails(roce_call_name(call), EPERM, OF_PARENT);
   }
   pthread_mutex_lock(&r->lock);
-  if (!roce_is_open(&r->socket)) {
+  error = expect_open(&r->socket, roce_call_name(call));
+  if (error != 0) {
     pthread_mutex_unlock(&r->lock);
-    roce_report_closed();
     if (reply_bytes > 0) memset(reply, 0, reply_bytes);
-    return roce_fails(roce_call_name(call), EIO, CLOSED);
+    return error;
   }
   error = roce_exchange(r->socket.fd, call, request, request_bytes, reply, reply_bytes);
   // After half a message nothing can be understood any more.
@@ -74,12 +77,7 @@ int roce_read_event(const struct roce_context *r, const struct roce_file *from, 
     roce_fails("an event", EPERM, OF_PARENT);
     return -1;
   }
-  // Bytes that come there are not ours.
-  if (!roce_is_open(from)) {
-    roce_report_closed();
-    roce_fails("an event", EIO, CLOSED);
-    return errno = EIO, -1;
-  }
+  if (expect_open(from, "an event") != 0) return -1;
   room = roce_room(sizeof *event);
   if (room == NULL) return -1;
   while (got < sizeof *event && error == 0) {

@@ -2,7 +2,6 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -20,10 +19,9 @@ static struct ibv_device the_device = {
 
 // A program prints that there are no devices, which misleads. roce_dial names the user of another user's device.
 static void report_none(int error) {
-  static atomic_int reported;
+  static atomic_int said;
   const char *path = getenv("ROCE_SOCKET");
-  if (path != NULL && error != EPERM && atomic_exchange(&reported, 1) == 0)
-    dprintf(STDERR_FILENO, "libibverbs of roce run: no device answers at %s: %s\n", path, strerror(error));
+  if (path != NULL && error != EPERM) roce_say_once(&said, "libibverbs of roce run: no device answers at %s: %s\n", path, strerror(error));
 }
 
 struct ibv_device **ibv_get_device_list(int *count) {

@@ -1,5 +1,6 @@
 // Messages to the device, and the connections that they go over. Part of both libraries.
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -50,6 +51,17 @@ int roce_debug(void) {
 int roce_fails(const char *call, int error, const char *why) {
   if (roce_debug()) dprintf(STDERR_FILENO, "libibverbs of roce run: %s: %s: %s\n", call, strerror(error), why);
   return errno = error;
+}
+
+void roce_say_once(atomic_int *said, const char *format, ...) {
+  NOT_CANCELLED;
+  const int saved = errno;
+  va_list values;
+  if (atomic_exchange(said, 1) != 0) return;
+  va_start(values, format);
+  vdprintf(STDERR_FILENO, format, values);
+  va_end(values);
+  errno = saved;
 }
 
 // The payload of a reply with an errno is the reason. Callers get none of it.
@@ -132,10 +144,9 @@ int roce_dial(void) {
   do error = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
   while (error == EINTR);
   if (error == 0 && !is_trusted(fd)) {
-    static int is_reported;
+    static atomic_int said;
     error = EPERM;
-    if (!is_reported) dprintf(STDERR_FILENO, "libibverbs of roce run: the device at %s is another user's\n", path);
-    is_reported = 1;
+    roce_say_once(&said, "libibverbs of roce run: the device at %s is another user's\n", path);
   }
   if (error == 0) return fd;
   close(fd);
@@ -167,10 +178,8 @@ void roce_close_file(const struct roce_file *file) {
 }
 
 void roce_report_network(void) {
-  static int is_reported;
+  static atomic_int said;
   const char *path = getenv("ROCE_SOCKET");
-  if (!is_reported)
-    dprintf(STDERR_FILENO, "libibverbs of roce run: the device at %s is in another network namespace: its packets would leave there\n",
-            path != NULL ? path : "?");
-  is_reported = 1;
+  roce_say_once(&said, "libibverbs of roce run: the device at %s is in another network namespace: its packets would leave there\n",
+                path != NULL ? path : "?");
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -185,6 +186,9 @@ int roce_exchange(int fd, enum roce_call call, const void *request, size_t reque
 
 // Introduces the process over the context's connection, and takes what the device shares with it. 0, or −1 and errno.
 int roce_greet(struct roce_context *r);
+
+// A line on stderr, once a process; `said` is of this line alone. Writing is a cancellation point, and callers hold locks and descriptors. errno stays.
+void roce_say_once(atomic_int *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Whether ROCE_DEBUG asks for the reasons of calls that fail, on stderr.
 int roce_debug(void);

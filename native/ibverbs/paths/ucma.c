@@ -44,8 +44,8 @@ static void after_fork(void) { pthread_mutex_unlock(&lock); }
 __attribute__((constructor)) static void begin(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 static void report(const char *what) {
-  static atomic_int reported;
-  if (atomic_exchange(&reported, 1) == 0) dprintf(STDERR_FILENO, "librdmacm of roce run: %s\n", what);
+  static atomic_int said;
+  roce_say_once(&said, "librdmacm of roce run: %s\n", what);
 }
 
 // fstat() has wrappers, which call this.
