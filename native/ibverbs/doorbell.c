@@ -26,7 +26,7 @@ int roce_rings_open(struct roce_context *r, int arena, int doorbell, const struc
   }
   r->arena = at;
   r->arena_bytes = shape->arena_bytes;
-  r->doorbell = roce_file_of(doorbell);
+  r->doorbell = roce_marked_file_of(doorbell);
   r->bells = (struct roce_ring){.words = (uint32_t *)(r->arena + shape->bells_offset), .capacity = shape->bells_capacity, .stride = 1};
   pthread_mutex_init(&r->bells_lock, NULL);
   return 0;

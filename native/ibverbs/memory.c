@@ -325,7 +325,7 @@ static void before_fork(void) {
   sigaddset(&faults, SIGSEGV);
   pthread_sigmask(SIG_UNBLOCK, &faults, &mask);
   check_file();
-  // Also without regions: pages under the frame that deregistered them stay in the file.
+  // Also without regions: pages with data of the thread that deregistered them stay in the file.
   if (memory.file.fd < 0 || memory.pid != getpid()) return;
   // Where the mappings can't be read, as no descriptor is left, the regions are known.
   if (roce_shared_parts(&memory.file, 0, UINTPTR_MAX, &parts) != 0) {

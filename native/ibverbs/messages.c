@@ -168,9 +168,23 @@ struct roce_file roce_file_of(int fd) {
   return result == 0 ? (struct roce_file){fd, about.st_dev, about.st_ino} : (struct roce_file){.fd = fd};
 }
 
+// The mark is the signal that the file would send with O_ASYNC, which it does not have. A program's own file has no such signal, and each
+// doorbell of the library has another: a context does not take the doorbell of a later one for its own.
+#define MARKS 64
+
+struct roce_file roce_marked_file_of(int fd) {
+  static atomic_uint opened;
+  struct roce_file file = roce_file_of(fd);
+  const int saved = errno, mark = 1 + (int)(atomic_fetch_add(&opened, 1) % MARKS);
+  if (syscall(SYS_fcntl, fd, F_SETSIG, mark) == 0) file.mark = mark;
+  errno = saved;
+  return file;
+}
+
 int roce_is_open(const struct roce_file *file) {
   const struct roce_file now = roce_file_of(file->fd);
-  return now.inode != 0 && now.inode == file->inode && now.device == file->device;
+  if (now.inode == 0 || now.inode != file->inode || now.device != file->device) return 0;
+  return file->mark == 0 || syscall(SYS_fcntl, file->fd, F_GETSIG) == file->mark;
 }
 
 void roce_close_file(const struct roce_file *file) {

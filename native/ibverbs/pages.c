@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <ucontext.h>
 
 #include "roce.h"
 
@@ -172,10 +173,18 @@ static int copy_from_file(int fd, uint8_t *to, off_t offset, size_t length) {
   return 0;
 }
 
-int roce_has_this_stack(uintptr_t start, uintptr_t end) {
+// Besides its stack, libc and the kernel keep data for this thread, and store there at any time.
+static int has_this_thread(uintptr_t start, uintptr_t end) {
+  const uintptr_t self = (uintptr_t)pthread_self(), error = (uintptr_t)&errno;
+  return (start <= error && error < end) || (start < self + roce_page_size() && self < end);
+}
+
+static int has_frames(uintptr_t start, uintptr_t end) {
   uintptr_t here = (uintptr_t)__builtin_frame_address(0);
   return here + 65536 > start && here - 65536 < end;
 }
+
+int roce_has_this_stack(uintptr_t start, uintptr_t end) { return has_frames(start, end) || has_this_thread(start, end); }
 
 // Pages are moved so many bytes at a time: both copies of more are never there. Huge pages are moved whole.
 #define PIECE ((size_t)1 << 20)
@@ -243,10 +252,9 @@ static int move_from_file(const struct roce_file *file, const struct roce_part *
   return 0;
 }
 
-int roce_take_back(const struct roce_file *file, const struct roce_part *part) {
+static int take_back(const struct roce_file *file, const struct roce_part *part) {
   size_t length = part->end - part->start, done = 0;
   uint8_t *own;
-  if (roce_has_this_stack(part->start, part->end)) return 0;
   // One place for all pieces: the kernel makes one mapping of them again.
   own = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (own == MAP_FAILED) return 0;
@@ -260,6 +268,44 @@ int roce_take_back(const struct roce_file *file, const struct roce_part *part) {
   atomic_fetch_add(&conversions, 1);
   atomic_store(&converting, 0);
   return done == length;
+}
+
+// Pages under the frames that run come back while another stack runs. One thread at a time has the lock of memory.c.
+static struct {
+  const struct roce_file *file;
+  const struct roce_part *part;
+  int done;
+} aside;
+
+static void take_back_aside(void) { aside.done = take_back(aside.file, aside.part); }
+
+#define ASIDE_BYTES ((size_t)64 << 10)
+
+static int from_another_stack(void (*call)(void)) {
+  static ucontext_t here, there;
+  void *stack = mmap(NULL, ASIDE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  int error;
+  if (stack == MAP_FAILED) return -1;
+  error = getcontext(&there);
+  there.uc_stack = (stack_t){.ss_sp = stack, .ss_size = ASIDE_BYTES};
+  there.uc_link = &here;
+  // A handler of the program might leave by longjmp, to frames that can't be written meanwhile.
+  sigfillset(&there.uc_sigmask);
+  if (error == 0) {
+    makecontext(&there, call, 0);
+    error = swapcontext(&here, &there);
+  }
+  munmap(stack, ASIDE_BYTES);
+  return error;
+}
+
+int roce_take_back(const struct roce_file *file, const struct roce_part *part) {
+  if (has_this_thread(part->start, part->end)) return 0;
+  if (!has_frames(part->start, part->end)) return take_back(file, part);
+  aside.file = file;
+  aside.part = part;
+  aside.done = 0;
+  return from_another_stack(take_back_aside) == 0 && aside.done;
 }
 
 // Pages that nobody has written are zeros there, too.

@@ -35,7 +35,7 @@ int roce_check_mapped(uintptr_t start, uintptr_t end, int writes, const char **w
 int roce_shared_parts(const struct roce_file *file, uintptr_t start, uintptr_t end, struct roce_parts *parts);
 // Adds a range that is known to be in the file.
 void roce_add_whole(struct roce_parts *parts, uintptr_t start, uintptr_t end);
-// Whether the stack that runs is in the range: its own pages can't be copied under it.
+// Whether the stack that runs is in the range, or other data of its thread: they can't be copied under it.
 int roce_has_this_stack(uintptr_t start, uintptr_t end);
 // Of a mapping in huge pages only whole ones can be moved: the part grows to them. 0, or −1: then all is as before.
 int roce_share_part(const struct roce_file *file, struct roce_part *part);

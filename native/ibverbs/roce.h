@@ -42,11 +42,12 @@ struct roce_ring {
 };
 
 // A descriptor of the library, and which file it is of. A program may close descriptors that are not its own, as daemons close all that they
-// find, and open another file under the same number. Only another eventfd can't be distinguished from ours.
+// find, and open another file under the same number.
 struct roce_file {
   int fd;
   dev_t device;
   ino_t inode;
+  int mark;  // Of an eventfd: all of them have one inode. 0: it has none.
 };
 
 struct roce_context {
@@ -201,6 +202,8 @@ int roce_fails(const char *call, int error, const char *why);
 
 // A descriptor and its file; no inode where that can't be found.
 struct roce_file roce_file_of(int fd);
+// The same of an eventfd, which gets a mark.
+struct roce_file roce_marked_file_of(int fd);
 // Whether the descriptor is still of the file.
 int roce_is_open(const struct roce_file *file);
 // Closes it then.

@@ -1,11 +1,13 @@
 // A program closes descriptors of the library, as daemons close all that they find, and opens a file of its own under the same numbers. The
 // library must not write there, read there or close it; the program's memory stays, and a context that is opened afterwards works. The
-// argument is what is closed: all, doorbell, memory, connection. Prints "ok".
+// argument is what is closed: all, doorbell, memory, connection; with "eventfd" the doorbell, whose number an eventfd of the program takes.
+// "reopens": all are closed, the device is opened again under the same numbers, and only then the first context is closed. Prints "ok".
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -76,14 +78,21 @@ static int is_it(int fd, const char *what) {
          (strcmp(what, "memory") == 0 && strstr(name, "memfd:") != NULL);
 }
 
-static int is_file[MAX_FD];
+static int is_file[MAX_FD], is_event;
+
+static int own_file(void) {
+  char name[] = "/tmp/roce-descriptors-XXXXXX";
+  int file;
+  if (is_event) return eventfd(0, EFD_NONBLOCK);
+  CHECK((file = mkstemp(name)) >= 0 && unlink(name) == 0 && write(file, TEXT, sizeof TEXT) == sizeof TEXT);
+  return file;
+}
 
 // Where the numbers that were closed must not be taken for others meanwhile, no other thread of the program opens anything.
 static int replace(const char *what) {
-  char name[] = "/tmp/roce-descriptors-XXXXXX";
   int count = 0, chosen[MAX_FD], file;
   for (int fd = 3; fd < MAX_FD; fd++) chosen[fd] = is_it(fd, what);
-  CHECK((file = mkstemp(name)) >= 0 && unlink(name) == 0 && write(file, TEXT, sizeof TEXT) == sizeof TEXT);
+  CHECK((file = own_file()) >= 0);
   for (int fd = 3; fd < MAX_FD; fd++) {
     if (!chosen[fd]) continue;
     CHECK(dup2(file, fd) == fd);
@@ -98,10 +107,40 @@ static int replace(const char *what) {
 static void check_file(int file) {
   char text[sizeof TEXT];
   struct stat about, own;
-  CHECK(fstat(file, &own) == 0 && own.st_size == sizeof TEXT);
+  CHECK(fstat(file, &own) == 0);
+  // Nobody has written to it, and it is there: a write comes back by the program's other number.
+  if (is_event) {
+    static const uint64_t one = 1;
+    uint64_t count;
+    CHECK(read(file, &count, sizeof count) == -1 && errno == EAGAIN);
+    for (int fd = 3; fd < MAX_FD; fd++)
+      if (is_file[fd]) CHECK(write(fd, &one, sizeof one) == sizeof one && read(file, &count, sizeof count) == sizeof count && count == 1);
+    return;
+  }
+  CHECK(own.st_size == sizeof TEXT);
   CHECK(pread(file, text, sizeof text, 0) == sizeof text && memcmp(text, TEXT, sizeof text) == 0);
   for (int fd = 3; fd < MAX_FD; fd++)
     if (is_file[fd]) CHECK(fstat(fd, &about) == 0 && about.st_ino == own.st_ino);
+}
+
+static void close_all(void) {
+  CHECK(ibv_dereg_mr(mr) == 0 && ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(pd) == 0);
+  CHECK(ibv_close_device(context) == 0);
+}
+
+static void reopen(void) {
+  struct ibv_context *old = context;
+  int numbers[2] = {context->cmd_fd, context->async_fd};
+  for (int fd = 3; fd < MAX_FD; fd++)
+    if (is_it(fd, "all")) close(fd);
+  open_all();
+  CHECK(context->cmd_fd == numbers[0] && context->async_fd == numbers[1]);
+  write_once();
+  ibv_close_device(old);
+  // The device sleeps by then: a request has to wake it.
+  usleep(50000);
+  write_once();
+  close_all();
 }
 
 int main(int argc, char **argv) {
@@ -117,7 +156,13 @@ int main(int argc, char **argv) {
   memset(more, 5, BYTES);
   open_all();
   write_once();
-  file = replace(what);
+  if (strcmp(what, "reopens") == 0) {
+    reopen();
+    puts("ok");
+    return 0;
+  }
+  is_event = strcmp(what, "eventfd") == 0;
+  file = replace(is_event ? "doorbell" : what);
   // The device sleeps by then: a request has to wake it.
   usleep(50000);
   // Refused, where the device has heard of the end and destroyed the queue pair.
@@ -149,8 +194,7 @@ int main(int argc, char **argv) {
     struct ibv_context *old = context;
     open_all();
     write_once();
-    CHECK(ibv_dereg_mr(mr) == 0 && ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(pd) == 0);
-    CHECK(ibv_close_device(context) == 0);
+    close_all();
     context = old;
   }
   ibv_close_device(context);

@@ -82,13 +82,17 @@ describe.skipIf(missing !== undefined)('registered memory of programs', () => {
     for (let i = 0; i < 3; i++) await run(program);
   });
 
-  test.each(['all', 'doorbell', 'memory', 'connection'])(
+  test.each(['all', 'doorbell', 'eventfd', 'memory', 'connection', 'reopens'])(
     'a program that closes the library’s descriptors (%s) loses its contexts, and nothing else',
     async (what) => {
       const output = await run(compile('descriptors')!, [what]);
       expect(output).toContain('the program has closed a descriptor of the library');
     },
   );
+
+  test('pages with the stack that deregisters them become the program’s own again', async () => {
+    await run(compile('coroutines')!);
+  });
 
   test.each(['EPERM', 'EACCES', 'ENOSYS'] as const)(
     'a filter that refuses statx and copies between processes (%s) is in the way of nothing',
