@@ -40,7 +40,7 @@ inChromium(() => {
       expect(await summary.locator('.sentences li').allTextContents()).toEqual([
         '1 connection of 2 hosts, 10 messages, 70.3 KiB of payload',
         expect.stringMatching(/^38 packets retransmitted in \d+ recoveries \(go-back-N\): /),
-        expect.stringMatching(/^Lost, damaged or late: /),
+        expect.stringMatching(/^Packets were missing or late: /),
         'Findings: 2 warnings',
       ]);
       const causes = await summary.locator('.bars').first().locator('tr').allTextContents();

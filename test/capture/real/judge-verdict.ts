@@ -80,6 +80,10 @@ function quietTruth(truth: Truth, tap: Tap): [kinds: string[], words: string] {
   if (isDoubled) return [['repeated-frames'], `${truth.duplicated.length} packets duplicated`];
   if (here(truth.marked).some(({ from }) => from !== tap))
     return [['ecn-marked'], `${here(truth.marked).length} packets marked`];
+  if (here(truth.cnps).length > 0)
+    return [['cnp'], `packets marked behind this tap, ${here(truth.cnps).length} CNPs`];
+  if (truth.duplicated.length > 0)
+    return [['ghost-acks', 'healthy'], `${truth.duplicated.length} packets duplicated behind this tap`];
   if (truth.cm.length > 0 && truth.faults.some((fault) => fault.includes(' cm ')))
     return [
       ['cm-retries', 'cm-unanswered', 'cm-rejected', 'healthy', 'idle-like-timeout'],

@@ -66,6 +66,9 @@ export interface Overview {
   goBacks: number;
   causes: Record<RetransmitCause, number>;
   sides: Record<TapSide, number>;
+  /** NAKs that came; requesters may go back once for several. */
+  sequenceNaks: number;
+  rnrNaks: number;
   /** Packets that were lost or late between a host and the capture point (of those listed): the hosts with most first. */
   lostNear: { host: string; packets: number }[];
   /** The two hosts with most retransmissions; undefined without any. */

@@ -80,7 +80,7 @@ test('cut AETHs: the verdict is likely, as NAKs would not show; without a BTH it
   expect(short.verdict).toMatchObject({
     kind: 'healthy',
     certainty: 'likely',
-    text: expect.stringContaining('headers are cut, so NAKs do not show'),
+    text: expect.stringContaining('cut headers hide NAKs'),
   });
   // tcpdump -s 64 cuts RETHs; AETHs end at 58.
   const usual = analyze('op_all.pcap', 64);

@@ -9,6 +9,9 @@ const MIN_INCAST = 3;
 /** Hosts that the text names, of those next to which packets were lost. */
 const MAX_NEAR = 4;
 
+/** An IPv4 address in the form of IPv6, as GIDs of RoCE v1 have it: the same host. */
+const hostOf = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/, '');
+
 /** Reasons of recoveries for which nothing was lost or late on the way. */
 const ARRIVED: ReadonlySet<EpisodeReason> = new Set(['spurious', 'stood-still', 'not-ready']);
 
@@ -25,10 +28,10 @@ export function overviewOf(connections: readonly Connection[]): Overview {
   const causes = newCauses();
   const sides: Record<Recovery['side'], number> = { requester: 0, responder: 0, unknown: 0 };
   const near = new Map<string, number>();
-  const sums = { messages: 0, bytes: 0, retransmitted: 0, goBacks: 0 };
+  const sums = { messages: 0, bytes: 0, retransmitted: 0, goBacks: 0, sequenceNaks: 0, rnrNaks: 0 };
   for (const { a, b, aToB, bToA, messagesFromA, messagesFromB, recoveries } of connections) {
-    hosts.add(a.address);
-    hosts.add(b.address);
+    hosts.add(hostOf(a.address));
+    hosts.add(hostOf(b.address));
     sums.messages += messagesFromA.total + messagesFromB.total;
     for (const { from, side, reason } of recoveries) {
       if (ARRIVED.has(reason)) continue;
@@ -44,6 +47,8 @@ export function overviewOf(connections: readonly Connection[]): Overview {
       sums.bytes += counts.bytes;
       sums.retransmitted += counts.retransmitted;
       sums.goBacks += counts.goBacks;
+      sums.sequenceNaks += counts.naks['psn-sequence-error'] ?? 0;
+      sums.rnrNaks += counts.rnrNaks;
       for (const [cause, grades] of Object.entries(counts.goBackCauses) as [
         RetransmitCause,
         Record<string, number>,
@@ -100,15 +105,25 @@ const CAUSE_NAMES: Readonly<Record<RetransmitCause, [one: string, many: string]>
   unknown: ['unexplained', 'unexplained'],
 };
 
+/** `4 sequence NAKs`; where more of them came than made requesters go back, `4 sequence NAKs (7 came)`. */
+function causeText(cause: RetransmitCause, { causes, sequenceNaks, rnrNaks }: Overview): string {
+  const text = counted(causes[cause], ...CAUSE_NAMES[cause]);
+  if (cause === 'sequence-nak' && sequenceNaks > causes[cause])
+    return `${text} (${formatCount(sequenceNaks)} came)`;
+  if (cause === 'rnr' && rnrNaks > causes[cause]) return `${text} (${formatCount(rnrNaks)} NAKs came)`;
+  return text;
+}
+
 /** The overview in sentences; only about events that happened. */
-export function overviewText({ hosts, connections, messages, bytes, ...rest }: Overview): string[] {
-  const { retransmitted, goBacks, causes, lostNear, worstPath, incast } = rest;
+export function overviewText(overview: Overview): string[] {
+  const { hosts, connections, messages, bytes } = overview;
+  const { retransmitted, goBacks, causes, sides, lostNear, worstPath, incast } = overview;
   const lines = [
     `${counted(connections, 'connection')} of ${counted(hosts, 'host')}, ${counted(messages, 'message')}, ${formatBytes(bytes)} of payload`,
   ];
   if (retransmitted > 0) {
     const named = (Object.keys(CAUSE_NAMES) as RetransmitCause[]).filter((cause) => causes[cause] > 0);
-    const why = named.map((cause) => counted(causes[cause], ...CAUSE_NAMES[cause]));
+    const why = named.map((cause) => causeText(cause, overview));
     const recoveries = why.length > 0 ? `: ${why.join(', ')}` : '';
     lines.push(
       `${counted(retransmitted, 'packet')} retransmitted in ${counted(goBacks, 'recovery', 'recoveries')} (go-back-N)${recoveries}`,
@@ -118,9 +133,9 @@ export function overviewText({ hosts, connections, messages, bytes, ...rest }: O
     const parts = lostNear
       .slice(0, MAX_NEAR)
       .map(({ host, packets }) => `${formatCount(packets)} between ${host} and the capture point`);
-    lines.push(
-      `lost, damaged or late: ${parts.join(', ')}${lostNear.length > MAX_NEAR ? `, and near ${counted(lostNear.length - MAX_NEAR, 'other host')}` : ''}`,
-    );
+    if (lostNear.length > MAX_NEAR) parts.push(`near ${counted(lostNear.length - MAX_NEAR, 'other host')}`);
+    if (sides.unknown > 0) parts.push(`${formatCount(sides.unknown)} not known where`);
+    lines.push(`packets were missing or late: ${parts.join(', ')}`);
   }
   if (worstPath !== undefined && connections > 1)
     lines.push(

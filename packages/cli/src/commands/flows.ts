@@ -111,9 +111,11 @@ function print(analysis: Analysis, form: TimeForm, terminal: Terminal): void {
 }
 
 /** Why ICRCs were not checked: packets without their ends have none to check. */
-const uncheckedReason = ({ cutFrames, cutLength }: Analysis['summary']): string =>
+const uncheckedReason = ({ cutFrames, cutLength, otherKinds, icrc }: Analysis['summary']): string =>
   cutFrames === 0
-    ? ''
+    ? otherKinds['a later fragment'] !== undefined && icrc.ok + icrc.bad > 0
+      ? ' (they are in several IP fragments)'
+      : ''
     : cutLength === undefined
       ? ' (cut by the capture)'
       : ` (cut at ${cutLength} bytes by the capture)`;

@@ -1,7 +1,8 @@
 /** CNPs came, and the capture shows no mark. */
 import { counted } from '../../units.ts';
 import type { FindingOf } from '../facts.ts';
-import { finding, moment, rule, type Subject } from './rule.ts';
+import { event } from './chain.ts';
+import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './rule.ts';
 
 function find(subject: Subject): FindingOf<'cnp'>[] {
   const { record, peer } = subject.direction;
@@ -19,7 +20,31 @@ function find(subject: Subject): FindingOf<'cnp'>[] {
   ];
 }
 
+/** The receiver saw marks that the capture does not show; not where an adapter may have sent the CNPs with its NAKs. */
+function causes({ direction, requester, responder }: Subject): Cause<'cnp', 'cnp'>[] {
+  const { record, peer } = direction;
+  const cnps = peer?.record.events.get('cnp');
+  if (peer === undefined || cnps === undefined || record.events.get('ecn-marked') !== undefined) return [];
+  if (Object.keys(peer.counts.naks).length > 0 || peer.counts.rnrNaks > 0) return [];
+  return [
+    {
+      kind: 'cnp',
+      severity: 'note',
+      rank: Rank.NOTE,
+      weight: 1,
+      certainty: 'likely',
+      text: `A queue between the capture point and ${responder} is congested: ${counted(cnps.count, 'CNP')} came to ${requester}.`,
+      culprit: 'network',
+      chain: event(cnps.frames[0], `the first CNP of ${responder}: a packet came to it with a mark (CE)`),
+      hint: 'Queues behind the capture point mark packets: look there for incast or a slower link.',
+      explains: [],
+    },
+  ];
+}
+
 export const cnp = rule({
   kinds: [{ kind: 'cnp', title: 'CNPs without marks', when: 'CNPs came, and the capture shows no mark' }],
   find,
+  stage: Stage.LAST,
+  cause: causes,
 });

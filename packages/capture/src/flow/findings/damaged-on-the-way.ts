@@ -1,7 +1,7 @@
 /** The receiver missed a packet that came with a wrong ICRC. */
 import { counted } from '../../units.ts';
 import { event } from './chain.ts';
-import { closed, network, ofThemCertain, psnOf, RECOVERED, wayOf } from './recovery-row.ts';
+import { closed, network, ofThemCertain, pathOf, psnOf, RECOVERED } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 export const damagedOnTheWay = rule({
@@ -18,7 +18,7 @@ export const damagedOnTheWay = rule({
     culprit: network,
     isOfBoth: true,
     text: (telling) =>
-      `The network damaged packets ${wayOf(telling)} (wrong ICRC); this explains ${telling.share}.`,
+      `The ${pathOf(telling, true, ({ damaged }) => damaged !== undefined)} damaged packets (wrong ICRC); this explains ${telling.share}.`,
     chain: (telling) => [
       ...event(
         telling.shown.damagedFrame || telling.recoveries[0].damaged,

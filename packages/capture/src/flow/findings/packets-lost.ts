@@ -1,6 +1,8 @@
 /** A packet, or the answer to it, was lost and retransmitted. */
+import { counted } from '../../units.ts';
 import type { DirectionCounts } from '../facts.ts';
-import type { OpenRecovery } from '../record/recoveries.ts';
+import { type OpenRecovery, reasonOf } from '../record/recoveries.ts';
+import type { Direction } from '../track/direction.ts';
 import { event } from './chain.ts';
 import { closed, network, ofThemCertain, psnOf, RECOVERED, sent, type Telling } from './recovery-row.ts';
 import { rule } from './rule.ts';
@@ -8,15 +10,13 @@ import { rule } from './rule.ts';
 /** A verdict has no more. */
 const MAX_WORDS = 20;
 
+const DROPS =
+  'Look at drops in switches and NICs between them: buffers, PFC, ECN, CRC errors, paths that reorder.';
 const ALIKE =
   'Loss, damage, reordering and delay look the same from here: a capture at the other end shows which it is.';
 const ALIKE_GONE = 'Loss and damage look the same from here: a capture at the other end shows which it is.';
-/** What happened to packets in front of the capture point. */
-const seen = (what: string): string =>
-  `Packets of this connection come to the capture point ${what}: behind it they may be, too.`;
-
-const DROPS =
-  'Look at drops in switches and NICs between them: buffers, PFC, ECN, CRC errors, paths that reorder.';
+const SLOW =
+  'The capture shows no loss, and some answers came late for certain: raise the ACK timeout, or find out what delays answers.';
 
 /** A capture that goes on for so long after the last recovery would show a packet that was only delayed; ns. */
 const LATEST = 100e6;
@@ -36,23 +36,25 @@ const proven = ({ recoveries }: Telling): number =>
 const countsOf = ({ direction }: Telling): DirectionCounts[] =>
   [direction.counts, direction.peer?.counts].filter((counts) => counts !== undefined);
 
-/** Some packets of either direction, not all of one, have a wrong ICRC. */
-const isDamagedHere = (telling: Telling): boolean =>
-  countsOf(telling).some(({ icrcBad, icrcTaken }) => icrcBad > icrcTaken);
+/** Packets of either direction, not all of one, that have a wrong ICRC. */
+const damagedHere = (telling: Telling): number =>
+  countsOf(telling).reduce((sum, { icrcBad, icrcTaken }) => sum + Math.max(0, icrcBad - icrcTaken), 0);
 
-const isReorderedHere = ({ direction }: Telling): boolean =>
-  [direction, direction.peer].some((each) => each?.record.events.get('late') !== undefined);
+const directionsOf = ({ direction }: Telling): Direction[] =>
+  direction.peer === undefined ? [direction] : [direction, direction.peer];
+
+const lateHere = (telling: Telling): number =>
+  directionsOf(telling).reduce((sum, { record }) => sum + (record.events.get('late')?.count ?? 0), 0);
 
 /** How packets may have got lost: behind the capture point, or where the place is not known, more than one way looks the same. */
-const Fate = {
-  LOST: 'lost',
-  GONE: 'lost or damaged',
-  UNSEEN: 'lost, damaged, reordered or delayed',
-} as const;
+const Fate = { LOST: 'lost', GONE: 'gone', DELAYED: 'delayed', UNSEEN: 'unseen' } as const;
+type Fate = (typeof Fate)[keyof typeof Fate];
 
 /** Of the paths to several hosts; `LOST` has the title of the kind. */
-const TITLES: Readonly<Record<string, string>> = {
+const TITLES: Readonly<Record<Fate, string | undefined>> = {
+  [Fate.LOST]: undefined,
   [Fate.GONE]: 'Packets lost or damaged',
+  [Fate.DELAYED]: 'Packets delayed or lost',
   [Fate.UNSEEN]: 'Packets missing or late',
 };
 
@@ -72,19 +74,56 @@ const isAnsweredHere = ({ missing, side }: OpenRecovery): boolean =>
 const isAnsweredTwice = (telling: Telling): boolean =>
   countsOf(telling).some(({ ghostAcks, repeatedResponses }) => ghostAcks + repeatedResponses > 0);
 
-function fateOf(telling: Telling): string {
+const lostBefore = (telling: Telling): number => {
+  const isTwice = isAnsweredTwice(telling);
+  return telling.recoveries.filter((recovery) => isBefore(recovery, isTwice)).length;
+};
+
+/** A third of the connection's recoveries was needless, as answers came late, and nothing shows a loss: no gap, no NAK, no missing response. */
+function isDelayed(telling: Telling): boolean {
+  const all = directionsOf(telling).flatMap(({ record, isDoubled }) =>
+    record.recoveries.kept.map((recovery) => ({ recovery, reason: reasonOf(recovery, isDoubled).reason })),
+  );
+  const isShown = all.some(({ recovery }) => recovery.cause !== 'timeout' || recovery.missing === 'request');
+  const needless = all.filter(({ reason }) => reason === 'spurious').length;
+  return !isShown && 3 * needless >= all.length;
+}
+
+function fateOf(telling: Telling): Fate {
   const { recoveries, shown } = telling;
   const known = recoveries.filter(({ side }) => side !== 'unknown');
   const isTwice = isAnsweredTwice(telling);
-  const before = known.filter((recovery) => isBefore(recovery, isTwice)).length;
-  if (before > 0 && before === known.length && shown.side !== 'unknown') return Fate.LOST;
+  const before = lostBefore(telling);
+  const isMost = known.length * 2 >= recoveries.length;
+  if (isMost && before > 0 && before === known.length && shown.side !== 'unknown') return Fate.LOST;
   // A path that loses packets in one direction, and neither damages nor reorders any, loses those in the other, too.
-  const isClean = !isDamagedHere(telling) && !isReorderedHere(telling);
+  const isReordered = lateHere(telling) > 0;
+  const isClean = damagedHere(telling) === 0 && !isReordered;
   const share = isOnePlace(telling) ? 4 : 2;
   if (isClean && before * share >= recoveries.length) return Fate.LOST;
-  const isGone = known.length * 2 >= recoveries.length && !known.some(isAnsweredHere);
-  return isGone && !isReorderedHere(telling) && !isTwice ? Fate.GONE : Fate.UNSEEN;
+  if (isClean && isDelayed(telling)) return Fate.DELAYED;
+  const isGone = isMost && !known.some(isAnsweredHere);
+  return isGone && !isReordered && !isTwice ? Fate.GONE : Fate.UNSEEN;
 }
+
+/** What the capture shows of packets of the connection comes first: the others may have had the same fate. */
+function unseenOf(telling: Telling): string {
+  const shown: [string, number][] = [
+    ['lost', lostBefore(telling)],
+    ['damaged', damagedHere(telling)],
+    ['reordered', lateHere(telling)],
+    ['delayed', 0],
+  ];
+  const [first, second, third, last] = shown.toSorted((x, y) => y[1] - x[1]).map(([fate]) => fate);
+  return `${first}, ${second}, ${third} or ${last}`;
+}
+
+const FATES: Readonly<Record<Fate, (telling: Telling) => string>> = {
+  [Fate.LOST]: () => 'lost',
+  [Fate.GONE]: () => 'lost or damaged',
+  [Fate.DELAYED]: () => 'delayed or lost',
+  [Fate.UNSEEN]: unseenOf,
+};
 
 /** The ends next to which packets were lost, seen from the capture point. */
 const nearOf = ({ parts }: Telling): Set<string> =>
@@ -115,7 +154,8 @@ function whatOf({ recoveries }: Telling): string {
   return isOne ? (only === 'response' ? 'answers' : 'requests') : 'packets';
 }
 
-const lost = (telling: Telling): string => `path ${placeOf(telling)} ${fateOf(telling)} ${whatOf(telling)}`;
+const lost = (telling: Telling): string =>
+  `path ${placeOf(telling)} ${FATES[fateOf(telling)](telling)} ${whatOf(telling)}`;
 
 /** A finding's subject names both ends. */
 function withoutAddresses(telling: Telling): Telling {
@@ -126,12 +166,20 @@ function withoutAddresses(telling: Telling): Telling {
 function adviceOf(telling: Telling): string {
   const fate = fateOf(telling);
   if (fate === Fate.LOST) return DROPS;
+  if (fate === Fate.DELAYED) return SLOW;
   const parts = [DROPS, fate === Fate.GONE ? ALIKE_GONE : ALIKE];
-  const ways = [
-    ...(isDamagedHere(telling) ? ['damaged (wrong ICRC)'] : []),
-    ...(isReorderedHere(telling) ? ['reordered'] : []),
+  const late = lateHere(telling);
+  const damaged = damagedHere(telling);
+  const before = lostBefore(telling);
+  if (late + damaged === 0) return parts.join(' ');
+  const seen = [
+    ...(late > 0 ? [`reordered (${late})`] : []),
+    ...(damaged > 0 ? [`damaged (${damaged}, wrong ICRC)`] : []),
+    ...(before > 0 ? [`lost (${counted(before, 'recovery', 'recoveries')})`] : []),
   ];
-  if (ways.length > 0) parts.push(seen(ways.join(' and ')));
+  parts.push(
+    `Packets were ${seen.join(', ')} on their way to the capture point: behind it they may be, too.`,
+  );
   return parts.join(' ');
 }
 

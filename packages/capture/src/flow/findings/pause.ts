@@ -70,7 +70,7 @@ function causesOf(sender: PauseSender): Cause<'pause', 'stalls'>[] {
   const what = `${name} paused its link partner ${counted(count, 'time')} (${isPfc ? 'PFC' : 'PAUSE'})`;
   const isHeld = held.stalls > 0;
   const effect = isHeld
-    ? `RoCE traffic stood still for ${formatDuration(held.time)}`
+    ? `RoCE traffic${held.waiting === undefined ? '' : ` of ${held.waiting}`} stood still for ${formatDuration(held.time)}`
     : held.packets === 0
       ? 'no RoCE traffic was held up'
       : `${counted(held.packets, 'RoCE packet')} came meanwhile; no long stall`;

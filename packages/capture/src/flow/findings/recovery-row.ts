@@ -70,18 +70,26 @@ export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_f
 export const ofThemCertain = (certain: number, { recoveries: { length } }: Telling): string =>
   certain === 0 || certain === length ? '' : `, ${certain} of them for certain`;
 
-/** The direction in which the packets went that were missing; both, if they went both ways. */
-export function wayOf({ parts }: Telling): string {
-  const ways = new Set(
+/**
+ * `path from 10.0.0.1 to the capture point`: what the capture shows of the packets happened before it.
+ * @param isShown each of them is in the capture: damaged, or late
+ * @param tells which recoveries show the sender
+ */
+export function pathOf(
+  { parts }: Telling,
+  isShown: boolean,
+  tells = (_: OpenRecovery): boolean => true,
+): string {
+  const senders = new Set(
     parts.flatMap(({ recoveries, requester, responder }) =>
-      recoveries.map(({ missing }) =>
-        missing === 'response' ? `from ${responder} to ${requester}` : `from ${requester} to ${responder}`,
-      ),
+      recoveries.filter(tells).map(({ missing }) => (missing === 'response' ? responder : requester)),
     ),
   );
-  const [way] = ways;
+  const [sender] = senders;
   const [{ requester, responder }] = parts;
-  return ways.size > 1 ? `between ${requester} and ${responder}` : way!;
+  if (senders.size !== 1) return `path between ${requester} and ${responder}`;
+  if (isShown) return `path from ${sender} to the capture point`;
+  return `path from ${sender} to ${sender === requester ? responder : requester}`;
 }
 
 /** The first transmission: how a chain begins. */

@@ -2,7 +2,7 @@
 import { counted, formatDuration, formatShare } from '../../units.ts';
 import type { FindingOf } from '../facts.ts';
 import { event } from './chain.ts';
-import { closed, network, psnOf, RECOVERED, sent, wayOf } from './recovery-row.ts';
+import { closed, network, pathOf, psnOf, RECOVERED, sent, type Telling } from './recovery-row.ts';
 import { finding, moment, rule, type Subject } from './rule.ts';
 
 const HINT =
@@ -28,6 +28,10 @@ function find(subject: Subject): FindingOf<'reordering'>[] {
   ];
 }
 
+/** The capture has each of the packets that were overtaken: they came to it late. */
+const isShown = ({ recoveries }: Telling): boolean =>
+  recoveries.every(({ episode }) => (episode?.lateFrame ?? 0) > 0);
+
 export const reordering = rule({
   kinds: [
     {
@@ -43,7 +47,7 @@ export const reordering = rule({
     culprit: network,
     isOfBoth: true,
     text: (telling) =>
-      `The network reordered packets ${wayOf(telling)}; this explains ${telling.share}${telling.nothingLost}.`,
+      `The ${pathOf(telling, isShown(telling))} reordered packets; this explains ${telling.share}${telling.nothingLost}.`,
     chain: (telling) => {
       const { lateFrame, again, lastAnswerFrame } = telling.shown;
       return [

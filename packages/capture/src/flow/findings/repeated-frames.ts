@@ -18,8 +18,8 @@ function find(subject: Subject): FindingOf<'repeated-frames'>[] {
       'note',
       `${counted(repeated.count, 'duplicate frame')}, the first ${moment(repeated.start)}: packets that were sent once`,
       direction.isMirrored
-        ? 'A mirror of two ports shows every packet twice. They are counted once.'
-        : 'A network that duplicates packets does this, or a mirror of a part of the traffic; receivers drop duplicates. They are counted once.',
+        ? 'A mirror of two ports shows every packet twice. The counts of this analysis have each packet once.'
+        : 'A network that duplicates packets does this, or a mirror of a part of the traffic; receivers drop duplicates. The counts of this analysis have each packet once.',
     ),
   ];
 }

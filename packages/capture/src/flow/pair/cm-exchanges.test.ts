@@ -235,7 +235,7 @@ test('messages that came again, though the connection came about', () => {
   expect(exchanges).toMatchObject([{ outcome: 'established', retries: 2, connectTime: 4.001e9 }]);
   expect(findings).toMatchObject([{ kind: 'cm-retries', severity: 'warning' }]);
   expect(findings[0].text).toContain(
-    'ConnectRequest from the active side was sent 2 times, 2 s apart, ConnectReply from the passive side was sent 2 times, 2 s apart; the connection took 4 s',
+    'REQ from the active side was sent 2 times, 2 s apart, REP from the passive side was sent 2 times, 2 s apart; the connection took 4 s',
   );
 });
 

@@ -115,6 +115,21 @@ test('a packet that waits until a pause is over is held up; the verdict names th
   });
 });
 
+test('a switch that pauses a host: the verdict names the host that waited', () => {
+  const { pauses, verdict } = analyze(
+    [
+      [0, fromHost],
+      [1000, buildPfc(SWITCH, { 3: 0xffff })],
+      [4300, fromHost],
+    ],
+    10_000_000_000n,
+  );
+  expect(pauses[0].held).toMatchObject({ stalls: 1, waiting: '192.168.70.4' });
+  expect(verdict.text).toBe(
+    'Port 02:00:00:00:00:09 paused its link partner 1 time (PFC); RoCE traffic of 192.168.70.4 stood still for 3.3 ms.',
+  );
+});
+
 test('pauses long after the last packet, and packets long after a pause: nothing was held up', () => {
   const pfc = buildPfc(HOST, { 3: 0xffff });
   for (const frames of [

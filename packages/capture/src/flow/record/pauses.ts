@@ -35,7 +35,12 @@ export interface PauseEffect {
   longest: number;
   /** The packet that ended the first; 0: none. */
   frame: number;
+  /** The host that waited: the address that these packets came from, if it is one. */
+  waiting: string | undefined;
 }
+
+/** With the MAC address that the packets came from; −1: from several. */
+type Held = Omit<PauseEffect, 'waiting'> & { source: number };
 
 /** Pause frames of one port: it asked its link partner to stop. */
 export interface PauseSender {
@@ -95,7 +100,7 @@ class Priority {
   }
 }
 
-const NOTHING_HELD: PauseEffect = { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 };
+const NOTHING_HELD: Held = { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0, source: -1 };
 
 /** A pause of less than this holds nothing up that anybody sees; ns. */
 const MIN_STALL = 1e6;
@@ -106,9 +111,13 @@ const MAX_STREAMS = 8;
 
 /** RoCE packets of one stream around the pauses of one port. */
 class Stream {
-  readonly effect: PauseEffect = { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 };
+  readonly effect: Held;
   /** The pause that the last packet came before. */
   #last = Number.NEGATIVE_INFINITY;
+
+  constructor(source: number) {
+    this.effect = { ...NOTHING_HELD, source };
+  }
 
   passed(frame: number, time: number, since: number, until: number): void {
     const { effect } = this;
@@ -152,7 +161,7 @@ class Sender {
     let stream = this.#streams.get(source);
     if (stream === undefined) {
       if (this.#streams.size >= MAX_STREAMS) return;
-      stream = new Stream();
+      stream = new Stream(source === TO_PORT ? -1 : source);
       this.#streams.set(source, stream);
     }
     stream.passed(frame, time, this.since, this.until);
@@ -162,7 +171,7 @@ class Sender {
    * The traffic that was held up: packets to this port if it is a host's; else, of a switch, the stream that it stopped most.
    * @param mac its own address: its own packets wait for nobody
    */
-  held(mac: number, isHost: boolean): PauseEffect {
+  held(mac: number, isHost: boolean): Held {
     const to = this.#streams.get(TO_PORT);
     if (isHost) return to?.effect ?? NOTHING_HELD;
     const effects = [...this.#streams].filter(([source]) => source !== mac && source !== TO_PORT);
@@ -230,7 +239,7 @@ export class PauseCounts {
           ...(all === undefined ? [] : [all.result(-1)]),
           ...priorities.flatMap((priority, i) => (priority === undefined ? [] : [priority.result(i)])),
         ],
-        held,
+        held: { ...effectOf(held), waiting: held.source < 0 ? undefined : onlyOf(addressesOf(held.source)) },
         firstFrames,
       }))
       .sort((x, y) => y.frames - x.frames);
@@ -256,6 +265,17 @@ export class PauseCounts {
     return sender;
   }
 }
+
+const effectOf = ({ packets, stalls, time, longest, frame }: Held) => ({
+  packets,
+  stalls,
+  time,
+  longest,
+  frame,
+});
+
+const onlyOf = (addresses: readonly string[]): string | undefined =>
+  addresses.length === 1 ? addresses[0] : undefined;
 
 /** The most quanta of the priorities that a PFC frame names. */
 function mostOf(quanta: ArrayLike<number>, enabled: number): number {

@@ -51,6 +51,8 @@ export class Direction {
   transport: Transport | undefined;
   /** The requests of this direction's sender. */
   requester: RequesterTracker | undefined;
+  /** Of the ACKs that repeat another one, some may have been sent to grant credits. */
+  grantsCredits = false;
   connection!: ConnectionState;
   peer: Direction | undefined;
 

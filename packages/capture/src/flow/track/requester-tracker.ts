@@ -339,7 +339,7 @@ export class RequesterTracker extends AnsweredRequests {
     const verdict = this.#verdict;
     const frame = this.#damageBehind(sent);
     verdict.damagedFrame = Math.abs(frame);
-    if (frame === 0 || verdict.missing !== 'either') return;
+    if (frame === 0) return;
     // It was damaged before it came here.
     verdict.missing = frame > 0 ? 'request' : 'response';
     verdict.side = frame > 0 ? 'requester' : 'responder';

@@ -4,6 +4,7 @@ import {
   aethKind,
   aethSyndrome,
   aethValue,
+  creditsOf,
   NakCode,
   OperationBits,
   rnrTimerMicroseconds,
@@ -80,6 +81,7 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   if (kind === AethKind.ACK) {
     if (requester.wasAcknowledged(psn)) {
       direction.counts.ghostAcks++;
+      if (Number.isFinite(creditsOf(aethValue(syndrome)))) direction.grantsCredits = true;
       requester.episodes.repeatedAnswer(psn, time, frame, true);
     }
     if (psn < requester.unacked) return;

@@ -8,16 +8,13 @@ import { type Capture, type Cause, Stage, type Subject } from '../findings/rule.
 import type { CmExchange } from '../pair/cm-exchanges.ts';
 import { isParty } from '../pair/exchange-of.ts';
 import type { ConnectionState } from '../track/direction.ts';
+import { slowEnds, slowText } from './slow.ts';
 
 /** Causes named in addition to the verdict; and events of a chain. */
 const MAX_ALSO = 4;
 const MAX_CHAIN = 8;
 /** Waits without a cause that are shorter than this are no trouble; ns. */
 const QUIET = 50e6;
-/** A host that answers so many messages, and none sooner than this, is far away or slow; ns. Longer messages take as long to pass. */
-const MIN_ANSWERS = 10;
-const SLOW = 5e6;
-const LONGEST = 65_536;
 const MAX_WORDS = 20;
 /** The network did something to packets: each connection has its path. */
 const OF_PATHS: ReadonlySet<string> = new Set([
@@ -76,8 +73,13 @@ export function verdictsOf(input: VerdictInput): Verdicts {
       .sort(byWeight);
     connection.ended = endOf(connection, subjects[i][0].exchange, states[i]);
     const told = causes.filter(({ isSaid }) => isSaid !== true);
-    connection.verdict = told.length === 0 ? quiet(connection, capture) : verdictFrom(told, connection.id);
-    if (told.length === 0) return;
+    if (told.length === 0) {
+      connection.verdict = quiet(connection, capture);
+      return;
+    }
+    const verdict = verdictFrom(told, connection.id);
+    const slow = told.some(({ kind }) => kind === 'slow-responder') ? [] : slowEnds(connection, subjects[i]);
+    connection.verdict = { ...verdict, also: [...verdict.also, ...slow].slice(0, MAX_ALSO) };
     all.set(connection, told);
     findings.push(...causes.flatMap(findingFrom));
     chosen.push({ cause: told[0], connection });
@@ -99,7 +101,7 @@ export function verdictsOf(input: VerdictInput): Verdicts {
         const about = byConnection.get(connection.id);
         if (about === undefined) continue;
         // The text has the longest stall.
-        if (doubt(connection, about)) byId.set(connection.id, new Set(['stalls']));
+        if (doubt(connection, about, capture)) byId.set(connection.id, new Set(['stalls']));
         connection.verdict = advised(connection.verdict, about);
       }
       for (const finding of made) mark(finding, byId, byAll);
@@ -198,7 +200,8 @@ function verdictFrom([first, ...others]: readonly AnyCause[], connection: number
 }
 
 /** A connection without any cause. */
-function quiet(connection: Connection, { summary, hidesNaks }: Capture): Verdict {
+function quiet(connection: Connection, capture: Capture): Verdict {
+  const { summary } = capture;
   const { id, aToB, bToA, transport, messagesFromA, messagesFromB } = connection;
   const total = messagesFromA.total + messagesFromB.total;
   const open = messagesFromA.incomplete + messagesFromB.incomplete;
@@ -218,18 +221,30 @@ function quiet(connection: Connection, { summary, hidesNaks }: Capture): Verdict
     const text = `Nothing stands out: ${counted(total, 'message')}, seen whole; losses behind the capture point do not show (${transport}).`;
     return { ...base, kind: 'healthy', certainty: 'likely', text };
   }
-  const messages =
-    total === 0
-      ? `${counted(aToB.packets + bToA.packets, 'packet')}, no message`
-      : open === 0
-        ? `${counted(total, 'message')}, all complete`
-        : `${counted(total, 'message')}, ${open} of them not complete in the capture`;
   return {
     ...base,
     kind: 'healthy',
     certainty: missed > 0 || open > 0 || total === 0 || summary.cutHeaders > 0 ? 'likely' : 'certain',
-    text: `Nothing stands out: ${messages}, nothing retransmitted${hidesNaks ? '; headers are cut, so NAKs do not show' : slowText(connection)}.`,
+    text: quietText(connection, capture),
   };
+}
+
+/** @param wait the longest without a cause, ns */
+function quietText(connection: Connection, { hidesNaks }: Capture, wait?: number): string {
+  const { aToB, bToA, messagesFromA, messagesFromB } = connection;
+  const total = messagesFromA.total + messagesFromB.total;
+  const open = messagesFromA.incomplete + messagesFromB.incomplete;
+  const messages =
+    total === 0
+      ? [counted(aToB.packets + bToA.packets, 'packet'), 'no message']
+      : [counted(total, 'message')];
+  if (open > 0) messages.push(`${open} of them not complete${wait === undefined ? ' in the capture' : ''}`);
+  else if (total > 0 && wait === undefined) messages.push('all complete');
+  messages.push(
+    wait === undefined ? 'nothing retransmitted' : `the longest wait was ${formatDuration(wait)}`,
+  );
+  const rest = hidesNaks ? '; cut headers hide NAKs' : slowText(connection);
+  return `Nothing stands out: ${messages.join(', ')}${rest}.`;
 }
 
 /** The verdict with the hint of the finding of the same kind. */
@@ -239,15 +254,14 @@ function advised(verdict: Verdict, findings: readonly Finding[]): Verdict {
 }
 
 /** A warning about a connection that no cause explains: then something does stand out. @returns the verdict is that nothing does, but short stalls */
-function doubt(connection: Connection, findings: readonly Finding[]): boolean {
+function doubt(connection: Connection, findings: readonly Finding[], capture: Capture): boolean {
   if (connection.verdict.kind !== 'healthy') return false;
   const finding = findings.find((each) => each.severity !== 'note');
   if (finding === undefined) return false;
   const [longest] = connection.stalls;
   if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
-    const all = connection.messagesFromA.total + connection.messagesFromB.total;
     connection.verdict.certainty = 'likely';
-    connection.verdict.text = `Nothing stands out: ${counted(all, 'message')}, the longest wait was ${formatDuration(longest.duration)}${slowText(connection)}.`;
+    connection.verdict.text = quietText(connection, capture, longest.duration);
     return true;
   }
   const { kind, severity, frames, frameCount, from } = finding;
@@ -262,19 +276,6 @@ function doubt(connection: Connection, findings: readonly Finding[]): boolean {
     chain: event(frames[0], 'the first packet that shows it'),
   };
   return false;
-}
-
-/** `; 10.0.0.2 answered none within 6 ms`: the path is long, or the host slow. */
-function slowText({ a, b, latencyClasses }: Connection): string {
-  for (const from of ['a', 'b'] as const) {
-    const own = latencyClasses.filter((each) => each.from === from);
-    const least = Math.min(...own.map(({ min }) => min));
-    const short = own.filter(({ mostBytes = Number.POSITIVE_INFINITY }) => mostBytes <= LONGEST);
-    const isEnough = short.reduce((sum, { count }) => sum + count, 0) >= MIN_ANSWERS;
-    if (isEnough && least >= SLOW)
-      return `; ${(from === 'a' ? b : a).address} answered none within ${formatDuration(least)}`;
-  }
-  return '';
 }
 
 function captureVerdict(

@@ -158,7 +158,7 @@ test('a READ response that is missing, and comes after all: reordered, not lost'
   expect(late(1)).toMatchObject({ kind: 'packets-lost' });
   expect(late(2)).toMatchObject({
     kind: 'reordering',
-    text: `The network reordered packets from ${B} to ${A}; this explains 1 recovery; nothing was lost.`,
+    text: `The path from ${B} to ${A} reordered packets; this explains 1 recovery; nothing was lost.`,
     hint: expect.stringContaining('adaptive routing'),
   });
 });

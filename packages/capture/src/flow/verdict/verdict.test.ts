@@ -116,7 +116,9 @@ test('an ACK that is damaged: the packets of the responder were, and not those o
   capture.packet(10.1 * MS, 'b', 'RC_ACKNOWLEDGE', { psn: 104, badIcrc: true });
   send(capture, 77.2 * MS, 104);
   ack(capture, 77.3 * MS, 104);
-  expect(verdictOf(talk(capture, 100 * MS, 105)).text).toContain(`damaged packets from ${B} to ${A}`);
+  expect(verdictOf(talk(capture, 100 * MS, 105)).text).toContain(
+    `The path from ${B} to the capture point damaged packets`,
+  );
 });
 
 test('damage in both directions: neither is named', () => {
@@ -133,7 +135,7 @@ test('damage in both directions: neither is named', () => {
   ack(capture, 90.3 * MS, 105);
   ack(capture, 90.31 * MS, 106);
   expect(verdictOf(talk(capture, 200 * MS, 107)).text).toContain(
-    `damaged packets between ${A} and ${B} (wrong ICRC); this explains both recoveries`,
+    `The path between ${A} and ${B} damaged packets (wrong ICRC); this explains both recoveries`,
   );
 });
 
@@ -474,7 +476,7 @@ test('other traffic on the port of RoCE is no connection', () => {
 
 test.each([
   [false, /shows which it is\.$/],
-  [true, /damaged \(wrong ICRC\): behind it they may be, too\.$/],
+  [true, /damaged \(1, wrong ICRC\) on their way to the capture point: behind it they may be, too\.$/],
 ])('losses behind the capture point, with wrong ICRCs in front of it: %s', (badIcrc, hint) => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   if (badIcrc) send(capture, 1900, 150, { badIcrc });
