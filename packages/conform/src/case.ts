@@ -157,7 +157,6 @@ export class Case implements Playing, CmPlaying {
     this.use('caller');
     const session = new CalledSession(this, 0x2000_0000 + this.#bench.connections++);
     this.#called.push(session);
-    this.device.call?.();
     if (!(await session.isCalled()))
       this.skip(`no client at the device connects to the tester: rping -c -a ${this.line.tester.ip}`);
     return session;

@@ -19,17 +19,23 @@ import type { Entry } from './line.ts';
 
 /** ms in which a client repeats its REQ: those of Linux, 4.3 s; and those between two clients. */
 const CALLS = 6000;
+/** ms in which a client gives up after its last REQ, and another one asks: Linux waits as long as between two REQs. */
+const ANEW = 2 * CALLS;
 /** ms that the device may take to release a connection that no rule looks at any more. */
 const RELEASES = 300;
 const CA_GUID = 0x0200_0000_0000_0001n;
 
-/** Messages of a client. */
-type Called = 'REQ' | 'RTU' | 'DREP' | 'REJ';
+/** Messages of a client that has asked. */
+type Called = 'RTU' | 'DREP' | 'REJ';
 
 /** A connection that the device asks for, as a rule sees it. */
 export class CalledSession {
-  /** The first REQ. */
+  /** The first REQ that was heard of the call that is played. It may be a repetition. */
   req: Heard<'REQ'> | undefined;
+  /** All REQs, by the communication id that the client has for its call. */
+  readonly #calls = new Map<number, Heard<'REQ'>[]>();
+  /** The first call that was heard twice. */
+  #repeated: readonly Heard<'REQ'>[] | undefined;
   readonly #case: CmPlaying;
   /** Communication id of the tester. */
   readonly #id: number;
@@ -46,17 +52,52 @@ export class CalledSession {
     const decoded = decodeCm(packet.payload);
     if (!decoded.ok) return;
     const { message } = decoded;
-    if (message.name === 'REQ' && this.req === undefined) {
-      this.req = { ...message, time };
+    if (message.name === 'REQ') {
+      this.#asked({ ...message, time });
     } else if ('localCommId' in message && message.localCommId === this.req?.localCommId) {
       this.#inbox.push({ ...message, time });
     }
   }
 
+  #asked(req: Heard<'REQ'>): void {
+    const before = this.#calls.get(req.localCommId);
+    if (before === undefined) this.#calls.set(req.localCommId, [req]);
+    else this.#repeated ??= before;
+    before?.push(req);
+    this.req ??= req;
+  }
+
   /** Waits for a REQ. */
   async isCalled(): Promise<boolean> {
+    this.#case.device.call?.();
     await this.#case.wait(() => this.req !== undefined, CALLS);
     return this.req !== undefined;
+  }
+
+  /**
+   * Waits until a REQ comes again. Its call is then the one that is played: there may be several clients.
+   * @returns the repetition; undefined: no call was heard twice
+   */
+  async repetition(ms: number): Promise<Heard<'REQ'> | undefined> {
+    await this.#case.wait(() => this.#repeated !== undefined, ms);
+    const [first, again] = this.#repeated ?? [this.req];
+    this.req = first;
+    return again;
+  }
+
+  /** Waits for a call that began after the first one, and plays it: of the first one, only the last REQ may have been heard. */
+  async isCalledAnew(): Promise<boolean> {
+    const isAnew = () => this.#calls.size > 1;
+    if (!isAnew()) this.#case.device.call?.();
+    await this.#case.wait(isAnew, ANEW);
+    if (!isAnew()) return false;
+    [this.req] = [...this.#calls.values()].at(-1) ?? [];
+    return true;
+  }
+
+  /** REQs of the call that is played, up to now. */
+  get asked(): number {
+    return this.#calls.get(this.req?.localCommId ?? 0)?.length ?? 0;
   }
 
   /** The next message with a name; those before it are dropped. Undefined: silence. */
@@ -65,12 +106,6 @@ export class CalledSession {
     const at = this.#inbox.findIndex((heard) => heard.name === name);
     // TypeScript does not see that the name is N.
     return at < 0 ? undefined : (this.#inbox.splice(0, at + 1)[at] as unknown as Heard<N>);
-  }
-
-  /** How many messages with a name come in `ms`. */
-  async count(name: Called, ms: number): Promise<number> {
-    await this.#case.pass(ms);
-    return this.#inbox.splice(0).filter((heard) => heard.name === name).length;
   }
 
   /** Accepts the connection. */
@@ -88,8 +123,8 @@ export class CalledSession {
     });
   }
 
-  #send(message: CmInput): void {
-    const { transactionId, localCommId: remoteCommId } = this.req ?? {};
+  #send(message: CmInput, to = this.req): void {
+    const { transactionId, localCommId: remoteCommId } = to ?? {};
     const ids = { transactionId, localCommId: this.#id, remoteCommId };
     this.#case.send({
       bth: { opcode: 'UD_SEND_ONLY', destQp: GSI_QPN, migReq: true },
@@ -98,19 +133,22 @@ export class CalledSession {
     });
   }
 
-  /** Refuses the REQ, or ends the connection: the client goes. */
+  /** Ends the connection, and refuses the REQs of other calls: the clients go. */
   async close(): Promise<void> {
-    if (this.req === undefined) return;
+    const { req } = this;
+    if (req === undefined) return;
+    for (const [call] of this.#calls.values())
+      if (!this.#isAnswered || call.localCommId !== req.localCommId) this.#refuse(call);
     if (this.#isAnswered) {
-      this.#send({ name: 'DREQ', remoteQpn: this.req.localQpn });
+      this.#send({ name: 'DREQ', remoteQpn: req.localQpn });
       await this.next('DREP', RELEASES);
-    } else {
-      this.#send({
-        name: 'REJ',
-        messageRejected: CmRejMessage.REQ,
-        reason: CmRejReason.CONSUMER_DEFINED,
-      });
     }
+    this.#calls.clear();
     this.req = undefined;
+  }
+
+  #refuse(call: Heard<'REQ'>): void {
+    const [messageRejected, reason] = [CmRejMessage.REQ, CmRejReason.CONSUMER_DEFINED];
+    this.#send({ name: 'REJ', messageRejected, reason }, call);
   }
 }

@@ -24,12 +24,14 @@ import {
   psnAdd,
   psnDiff,
 } from '@node-roce/wire';
+import type { Device } from './device.ts';
 import type { Entry, Line } from './line.ts';
 import type { CaseConnection } from './passive/connection.ts';
 
 /** The part of a case that these sessions use. */
 export interface CmPlaying {
   readonly line: Pick<Line, 'tester' | 'device'>;
+  readonly device: Pick<Device, 'call'>;
   /** ms, as in `Waits`. */
   readonly waits: { quiet: number; patience: number };
   want(ok: boolean, text: string): boolean;

@@ -214,7 +214,11 @@ export const connectionManagerMutants: Readonly<Record<string, Mutant>> = {
   'REP is not answered with RTU': { seenBy: ['CM-28'], ...sends('RTU', never) },
   'REQ is never repeated': {
     seenBy: ['CM-29'],
-    ...sends('REQ', (_message, device) => (count(device) > 1 ? undefined : {})),
+    ...sends('REQ', ({ localCommId }, { notes }) => {
+      const isFirst = notes.asked !== localCommId;
+      notes.asked = localCommId;
+      return isFirst ? {} : undefined;
+    }),
   },
   'REQ is repeated before its time': {
     seenBy: ['CM-29'],
