@@ -1,4 +1,4 @@
-/** Counters of a device, held to the packets that it got (`hw_counters` of Linux). */
+/** Counters of a device's port, held to the packets that it got (`hw_counters` of Linux: no verb reads those of one queue pair). */
 import type { Case } from '../case.ts';
 import { rule } from '../rule.ts';
 
@@ -52,12 +52,17 @@ export const counterRules = [
       section: 'Linux, hw_counters',
       should: true,
       needs: ['rc', 'write', 'post', 'completions', 'counters'],
-      text: 'Operators find a network that loses packets by these counters.',
+      text: 'Operators find a network that loses packets by these counters. They count for the whole port: the rule needs a device that nobody else uses.',
     },
     async (t) => {
-      const before = await t.counters();
-      const nameOf = (kind: Counted) => NAMES[kind].find((name) => name in before);
+      const idle = await t.counters();
+      const nameOf = (kind: Counted) => NAMES[kind].find((name) => Object.hasOwn(idle, name));
       if (!KINDS.some(nameOf)) t.skip('the device has no counter for gaps, repetitions or NAKs');
+      await t.pass(t.waits.quiet);
+      const before = await t.counters();
+      for (const name of KINDS.map(nameOf))
+        if (name !== undefined && before[name] !== idle[name])
+          t.skip(`${name} counts while the tester is silent: another program uses the device`);
       await happen(t);
       const after = await t.counters();
       for (const kind of KINDS) {
