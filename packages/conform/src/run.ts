@@ -95,14 +95,17 @@ export interface RunOptions {
   repeat?: number;
   /**
    * Whether a deviation is played again, with more patience, before it is one: a machine that is busy makes a device late. If the rule
-   * then passes, it is `unsteady`. Not with `repeat`.
+   * then passes, it is `unsteady`. Not with `repeat`, and no more once second playings that did not pass have taken 30 s.
    */
   confirms?: (result: Result) => boolean;
 }
 
 /** Patience of the second playing, as a multiple of the usual one. */
 const MORE_PATIENCE = 4;
-/** ms that second playings of a run may take: a device that deviates from everything is not late. */
+/**
+ * ms of second playings that changed nothing: behind them, deviations are believed at once, as a device that deviates from everything is not late.
+ * The playing that goes beyond is finished.
+ */
 const MOST_CONFIRMING = 30_000;
 
 /** Plays rules on one bench, or on a bench of its own each; stops early when the signal is aborted, or the way to the device is lost. */
@@ -154,7 +157,10 @@ function sumOf(played: readonly Result[]): Result {
   return { ...worst, verdict: 'unsteady', why: [often, ...worst.why] };
 }
 
-/** A result, or what becomes of it in a second playing with more patience; and the ms that it took. @param left ms that it may take */
+/**
+ * A result, or what becomes of it in a second playing with more patience; and the ms that this took for nothing: none if the rule passes.
+ * @param left ms of these that there may still be: without any, it is not played again
+ */
 async function confirmed(
   first: Result,
   rule: Rule,
@@ -169,8 +175,7 @@ async function confirmed(
   const second = await play(rule, bench);
   bench.waits = waits;
   onPlayed?.(second);
+  if (second.verdict === 'pass') return [sumOf([first, second]), 0];
   // A second one that could not be played says nothing about the first.
-  const isAgain = second.verdict === 'deviation';
-  const result = isAgain ? second : second.verdict === 'pass' ? sumOf([first, second]) : first;
-  return [result, isAgain ? second.time : 0];
+  return [second.verdict === 'deviation' ? second : first, second.time];
 }
