@@ -16,32 +16,16 @@ import {
 } from '../device.ts';
 import { type Need, SERVED } from '../needs.ts';
 import { type Agent, Refused } from './agent.ts';
-
-/** `enum ibv_wc_status`. */
-const STATUSES = [
-  'SUCCESS',
-  'LOC_LEN_ERR',
-  'LOC_QP_OP_ERR',
-  'LOC_EEC_OP_ERR',
-  'LOC_PROT_ERR',
-  'WR_FLUSH_ERR',
-  'MW_BIND_ERR',
-  'BAD_RESP_ERR',
-  'LOC_ACCESS_ERR',
-  'REM_INV_REQ_ERR',
-  'REM_ACCESS_ERR',
-  'REM_OP_ERR',
-  'RETRY_EXC_ERR',
-  'RNR_RETRY_EXC_ERR',
-  'LOC_RDD_VIOL_ERR',
-  'REM_INV_RD_REQ_ERR',
-  'REM_ABORT_ERR',
-  'INV_EECN_ERR',
-  'INV_EEC_STATE_ERR',
-  'FATAL_ERR',
-  'RESP_TIMEOUT_ERR',
-  'GENERAL_ERR',
-] as const;
+import {
+  addressIn,
+  bytesIn,
+  completionsIn,
+  countersIn,
+  eventsIn,
+  factOf,
+  numberIn,
+  stateIn,
+} from './answers.ts';
 
 const LETTERS: Readonly<Record<Right, string>> = { write: 'w', read: 'r', atomic: 'a', flush: 'f' };
 const lettersOf = (rights: readonly Right[]): string => rights.map((right) => LETTERS[right]).join('');
@@ -123,31 +107,15 @@ class AgentConnection implements DeviceConnection {
   }
 
   async completions(want: number, ms: number): Promise<Completion[]> {
-    const answer = await this.#agent.call('poll', { want, wait: Math.round(ms) }, ms);
-    const entries = answer.wc as {
-      id: number;
-      status: number;
-      qpn: number;
-      len?: number;
-      imm?: number;
-      src?: number;
-    }[];
-    return entries.map(({ id, status, len, imm, src }) => ({
-      id,
-      status: STATUSES[status] ?? `status ${status}`,
-      length: len,
-      immediate: imm,
-      sourceQpn: src,
-    }));
+    return completionsIn(await this.#agent.call('poll', { want, wait: Math.round(ms) }, ms));
   }
 
   async state(): Promise<string> {
-    return String((await this.#agent.call('state', { qp: this.#ids.qp })).state);
+    return stateIn(await this.#agent.call('state', { qp: this.#ids.qp }));
   }
 
   async peek(offset: number, length: number): Promise<Uint8Array> {
-    const answer = await this.#agent.call('peek', { mr: this.#ids.mr, off: offset, len: length });
-    return new Uint8Array(Buffer.from(String(answer.hex), 'hex'));
+    return bytesIn(await this.#agent.call('peek', { mr: this.#ids.mr, off: offset, len: length }), length);
   }
 
   async poke(offset: number, bytes: Uint8Array): Promise<void> {
@@ -186,12 +154,12 @@ class AgentConnection implements DeviceConnection {
   }
 
   async bindWindow({ type, offset, length, access, id }: WindowSpec): Promise<Window> {
-    const mw = Number((await this.#ask('mw', { type })).mw);
+    const mw = numberIn(await this.#ask('mw', { type }), 'mw', 'mw');
     this.#windows.add(mw);
     const range = { off: offset, len: length, access: lettersOf(access), id };
-    const { rkey } = await this.#ask('bind', { ...this.#ids, mw, ...range });
+    const rkey = numberIn(await this.#ask('bind', { ...this.#ids, mw, ...range }), 'bind', 'rkey');
     return {
-      rkey: Number(rkey),
+      rkey,
       free: async () => {
         if (this.#windows.delete(mw)) await this.#agent.call('drop', { mw });
       },
@@ -199,15 +167,15 @@ class AgentConnection implements DeviceConnection {
   }
 
   async reregister(access: readonly Right[]): Promise<void> {
-    const { rkey } = await this.#ask('rereg', { mr: this.#ids.mr, access: `l${lettersOf(access)}` });
-    this.rkey = Number(rkey);
+    const changes = { mr: this.#ids.mr, access: `l${lettersOf(access)}` };
+    this.rkey = numberIn(await this.#ask('rereg', changes), 'rereg', 'rkey');
   }
 
   async foreignRegion(): Promise<{ va: bigint; rkey: number }> {
     const access = `l${lettersOf(this.#spec.regionAccess)}`;
-    const { mr, addr, rkey } = await this.#ask('mr', { size: this.#spec.size, access, other_pd: 1 });
-    this.#others.push(Number(mr));
-    return { va: BigInt(String(addr)), rkey: Number(rkey) };
+    const region = await this.#ask('mr', { size: this.#spec.size, access, other_pd: 1 });
+    this.#others.push(numberIn(region, 'mr', 'mr'));
+    return { va: addressIn(region, 'mr'), rkey: numberIn(region, 'mr', 'rkey') };
   }
 
   async limitReceives(limit: number): Promise<void> {
@@ -217,8 +185,7 @@ class AgentConnection implements DeviceConnection {
   }
 
   async events(ms: number): Promise<string[]> {
-    const answer = await this.#agent.call('events', { wait: Math.round(ms) }, ms);
-    return answer.events as string[];
+    return eventsIn(await this.#agent.call('events', { wait: Math.round(ms) }, ms));
   }
 
   async close(): Promise<void> {
@@ -233,19 +200,6 @@ class AgentConnection implements DeviceConnection {
 /** An agent of six verbs has no completions. */
 function ignoreLack(error: unknown): void {
   if (!(error instanceof Untestable)) throw error;
-}
-
-/** A number of 32 bits in an answer. @throws Error if there is none */
-function numberIn(answer: Readonly<Record<string, unknown>>, verb: string, name: string): number {
-  const value = answer[name];
-  if (Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 32) return Number(value);
-  throw new Error(`the agent answers ${verb} without ${name}: expected a number of 32 bits`);
-}
-
-/** The address in an answer. @throws Error if there is none */
-function addressIn(answer: Readonly<Record<string, unknown>>): bigint {
-  if (/^\d{1,20}$/.test(String(answer.addr))) return BigInt(String(answer.addr));
-  throw new Error('the agent answers mr without addr: expected decimal digits');
 }
 
 /** Posts the receives, and connects the queue pair. */
@@ -298,8 +252,8 @@ const newsOf = (version: unknown): readonly Need[] => [
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
   const { ok: _, agent: version, flags = '0', ...facts } = await agent.call('hello', { token });
   const info: DeviceInfo = {
-    ...(facts as DeviceInfo),
-    name: String(facts.device ?? 'device without a name'),
+    ...Object.fromEntries(Object.entries(facts).map(([name, value]) => [name, factOf(value)])),
+    name: String(factOf(facts.device ?? 'device without a name')),
   };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const access = `l${lettersOf(spec.regionAccess)}${spec.windows ? 'b' : ''}`;
@@ -321,7 +275,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
       return new AgentConnection(agent, { mr, qp }, spec, {
         qpn: numberIn(pair, 'qp', 'qpn') & 0xff_ffff,
         psn: spec.devicePsn,
-        va: addressIn(region),
+        va: addressIn(region, 'mr'),
         rkey: numberIn(region, 'mr', 'rkey'),
       });
     } catch (error) {
@@ -335,7 +289,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
     info,
     offers: new Set([...OFFERS, ...offersOf(flagsOf(flags)), ...newsOf(version)]),
     connect,
-    counters: async () => (await agent.call('counters')).counters as Record<string, number>,
+    counters: async () => countersIn(await agent.call('counters')),
     get isLost() {
       return agent.gone;
     },

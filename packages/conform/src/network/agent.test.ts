@@ -211,3 +211,57 @@ test('an agent that goes in the midst of a rule: broken, not a deviation of the 
   expect(verdict).toBe('broken');
   expect(why.at(-1)).toBe('closing: the agent is gone');
 });
+
+const ALL = {
+  ...SIX,
+  poll: { wc: [] },
+  peek: { hex: '00' },
+  events: { events: [] },
+  counters: { counters: {} },
+  mw: { mw: 0 },
+  bind: { rkey: 9 },
+  rereg: { rkey: 9 },
+};
+const SPEC = { service: 'rc', access: [], regionAccess: [], receives: 0, address: '10.0.0.1', size: 64 };
+const WINDOW = { type: 1, offset: 0, length: 8, access: [] } as const;
+
+type Bench = Awaited<ReturnType<typeof benchThat>>;
+type Connection = Awaited<ReturnType<Bench['device']['connect']>>;
+
+test.each<[verb: string, answer: object, ask: (c: Connection, b: Bench) => Promise<unknown> | undefined]>([
+  ['poll', {}, (c) => c.completions?.(1, 1)],
+  ['poll', { wc: [null] }, (c) => c.completions?.(1, 1)],
+  ['poll', { wc: [{ id: 1 }] }, (c) => c.completions?.(1, 1)],
+  ['poll', { wc: [{ id: 1, status: 'SUCCESS' }] }, (c) => c.completions?.(1, 1)],
+  ['poll', { wc: [{ id: 1, status: 0, len: -1 }] }, (c) => c.completions?.(1, 1)],
+  ['peek', {}, (c) => c.peek?.(0, 1)],
+  ['peek', { hex: '0' }, (c) => c.peek?.(0, 1)],
+  ['peek', { hex: 'zz' }, (c) => c.peek?.(0, 1)],
+  ['peek', { hex: '0000' }, (c) => c.peek?.(0, 1)],
+  ['state', {}, (c) => c.state?.()],
+  ['state', { state: 'FINE' }, (c) => c.state?.()],
+  ['events', {}, (c) => c.events?.(1)],
+  ['events', { events: [1] }, (c) => c.events?.(1)],
+  ['counters', {}, (_, { device }) => device.counters?.()],
+  ['counters', { counters: { sent_pkts: 'many' } }, (_, { device }) => device.counters?.()],
+  ['mw', {}, (c) => c.bindWindow?.(WINDOW)],
+  ['bind', { rkey: 1e12 }, (c) => c.bindWindow?.(WINDOW)],
+  ['rereg', {}, (c) => c.reregister?.([])],
+])('an agent that lies about %s is the one that is blamed: %j', async (verb, answer, ask) => {
+  const right = await benchThat(ALL);
+  const connection = await right.device.connect(SPEC as unknown as ConnectionSpec);
+  await ask(connection, right);
+  const lying = await benchThat({ ...ALL, [verb]: answer });
+  const other = await lying.device.connect(SPEC as unknown as ConnectionSpec);
+  await expect(ask(other, lying)).rejects.toThrow(`the agent answers ${verb} without `);
+});
+
+test('facts of hello that are no facts are text', async () => {
+  const { device } = await benchThat({ ...SIX, hello: { device: { a: 1 }, fw: 'x'.repeat(9999), mtu: [] } });
+  expect(device.info).toEqual({
+    device: '[object Object]',
+    name: '[object Object]',
+    fw: 'x'.repeat(64),
+    mtu: '',
+  });
+});
