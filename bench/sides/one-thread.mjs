@@ -43,8 +43,8 @@ function spentBy(body, count) {
 }
 
 /**
- * Messages of one kind, `window` of them outstanding, posted by lists of `batch`, of which the last is signaled; or SENDs by numbers, a call for
- * each, by prepared lists, or by an object that is made for each.
+ * Messages of one kind, `window` of them outstanding, posted by lists of `batch`, of which the last is signaled; or SENDs by `postBatch`, by numbers,
+ * a call for each, by prepared lists, or by an object that is made for each.
  */
 export class Streams {
   #a;
@@ -86,6 +86,7 @@ export class Streams {
     const { qp, mr } = this.#a;
     const { batch, posting, size } = this.#plan;
     if (posting === 'objects') qp.postSend(this.#requests);
+    else if (posting === 'batches') qp.postBatch(this.#requests);
     else if (posting === 'prepared') this.#prepared.post();
     else if (posting === 'made')
       for (let i = 1; i <= batch; i++) {
@@ -103,7 +104,7 @@ export class Streams {
     while (this.#ready <= READY - RECEIVES) {
       const { qp, mr } = this.#b;
       const { posting, size } = this.#plan;
-      if (posting === 'objects') qp.postRecv(this.#receives);
+      if (posting === 'objects' || posting === 'batches') qp.postRecv(this.#receives);
       else if (posting === 'made')
         for (let i = 0; i < RECEIVES; i++) qp.postRecv({ sgList: [{ mr, offset: 0, length: size }] });
       else for (let i = 0; i < RECEIVES; i++) qp.postRecvOf(mr, 0, size);

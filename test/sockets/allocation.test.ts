@@ -43,7 +43,7 @@ test('a WRITE on one of many queue pairs allocates nothing', { timeout: 600_000 
   expect((await figuresOf('many')).allocated).toBeLessThan(NUMBER);
 });
 
-test.each(['objects', 'numbers', 'prepared'])(
+test.each(['objects', 'batches', 'numbers', 'prepared'])(
   'SENDs by %s allocate nothing for each, and of a million nothing is left',
   { timeout: 600_000 },
   async (kind) => {

@@ -511,23 +511,52 @@ describe('between two devices', () => {
     );
   });
 
-  test('a resize makes prepared lists stale, also while it is under way; a refused one does not', async () => {
+  const stale = { code: 'ERR_ROCE_WRONG_STATE', errno: 'EINVAL', attribute: 'cap' };
+
+  test('a resize makes prepared lists stale; until it is done they are posted where they fit', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
-    b.qp.postRecvOf(b.mr);
-    b.qp.postRecvOf(b.mr);
-    const [request]: SendWr[] = [{ opcode: 'SEND', signaled: true, sgList: [{ mr: a.mr, length: 8 }] }];
-    const prepared = a.qp.prepare([request]);
-    const stale = { code: 'ERR_ROCE_WRONG_STATE', errno: 'EINVAL', attribute: 'cap' };
-    await expect(a.qp.modify({ cap: { ...a.qp.cap, maxSendSge: 1e6 } })).rejects.toThrow(RoceError);
-    prepared.post();
-    expect((await a.cq.next()).ok).toBe(true);
-    const resized = a.qp.modify({ cap: { ...a.qp.cap, maxSendWr: 512, maxSendSge: 8 } });
-    expect(() => prepared.post()).toThrow(expect.objectContaining(stale));
+    for (let i = 0; i < 4; i++) b.qp.postRecvOf(b.mr);
+    const sendOf = (elements: number): SendWr => ({
+      opcode: 'SEND',
+      signaled: true,
+      sgList: Array.from({ length: elements }, () => ({ mr: a.mr, length: 8 })),
+    });
+    const inline: SendWr = {
+      opcode: 'SEND',
+      signaled: true,
+      inline: true,
+      sgList: [a.memory.subarray(0, 9)],
+    };
+    const lists = [[sendOf(1)], [sendOf(1), sendOf(2)], [inline]].map((list) => a.qp.prepare(list));
+    const resized = a.qp.modify({ cap: { ...a.qp.cap, maxSendWr: 512, maxSendSge: 1, maxInlineData: 8 } });
+    const busy = expect.objectContaining({ code: 'ERR_ROCE_BUSY', errno: 'EBUSY', attribute: 'cap' });
+    lists[0].post();
+    for (const list of lists.slice(1)) expect(() => list.post()).toThrow(busy);
+    expect(a.qp.sendPending).toBe(1);
     await resized;
-    expect(() => prepared.post()).toThrow(expect.objectContaining(stale));
-    expect(a.qp.sendPending).toBe(0);
-    a.qp.prepare([request]).post();
     expect((await a.cq.next()).ok).toBe(true);
+    for (const list of lists) expect(() => list.post()).toThrow(expect.objectContaining(stale));
+    expect(a.qp.sendPending).toBe(0);
+    a.qp.prepare([sendOf(1)]).post();
+    expect((await a.cq.next()).ok).toBe(true);
+  });
+
+  test('a resize that is refused makes no list stale, whenever it was prepared', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    for (let i = 0; i < 4; i++) b.qp.postRecvOf(b.mr);
+    const request: SendWr = { opcode: 'SEND', signaled: true, sgList: [{ mr: a.mr, length: 8 }] };
+    const before = a.qp.prepare([request]);
+    const refused = a.qp.modify({ cap: { ...a.qp.cap, maxSendSge: 1e6 } });
+    const meanwhile = a.qp.prepare([request]);
+    await expect(refused).rejects.toThrow(RoceError);
+    for (const prepared of [before, meanwhile]) {
+      prepared.post();
+      expect((await a.cq.next()).ok).toBe(true);
+    }
+    await a.qp.modify({ cap: { ...a.qp.cap, maxSendWr: 512 } });
+    for (const prepared of [before, meanwhile])
+      expect(() => prepared.post()).toThrow(expect.objectContaining(stale));
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { openPair, type Side } from '../testing/pair.ts';
-import { incRkey, type MemoryWindow } from './index.ts';
+import { incRkey, type MemoryWindow, type SendWr } from './index.ts';
 
 const write = (side: Side, remote: { addr: bigint; rkey: number }, length = 16) =>
   side.qp.postSend({ opcode: 'RDMA_WRITE', signaled: true, remote, sgList: [{ mr: side.mr, length }] });
@@ -103,4 +103,23 @@ test('the key of a bind that was refused as it was posted stays', async () => {
   expect(() => b.qp.postSend({ opcode: 'BIND_MW', bind: { mw, ...range, offset: -1 } })).toThrow(/offset/);
   expect(() => b.qp.postSend({ opcode: 'BIND_MW', bind: { mw, ...range, rkey: 2 ** 32 } })).toThrow(/rkey/);
   expect(mw.rkey).toBe(rkey);
+});
+
+test('a batch that is refused takes back the keys of its windows', async () => {
+  await using pair = await openWindows();
+  const { b, region } = pair;
+  const [mw, other] = [await b.pd.allocMw(2), await b.pd.allocMw(2)];
+  const keys = [mw.rkey, other.rkey];
+  const bind = (window: unknown) =>
+    ({ opcode: 'BIND_MW', bind: { mw: window, mr: region, access: 0 } }) as SendWr;
+  for (const wrong of [5, 'mw', null, undefined, {}]) {
+    // A window that is bound twice has its first key again.
+    const list = [bind(mw), bind(other), bind(mw), bind(wrong)];
+    const refused = { code: 'ERR_ROCE_INVALID_ATTRIBUTE', attribute: 'bind.mw', index: 3 };
+    expect(() => b.qp.postBatch(list)).toThrow(expect.objectContaining(refused));
+    expect([mw.rkey, other.rkey]).toEqual(keys);
+    expect(b.qp.sendPending).toBe(0);
+  }
+  b.qp.postBatch([bind(mw), bind(other)]);
+  expect([mw.rkey, other.rkey]).not.toEqual(keys);
 });

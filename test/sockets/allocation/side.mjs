@@ -1,5 +1,5 @@
 /**
- * Two devices of one thread, which poll: round trips of 64 B, a signaled WRITE on each of 200 queue pairs, or SENDs of 64 B one way by objects, by numbers or by
+ * Two devices of one thread, which poll: round trips of 64 B, a signaled WRITE on each of 200 queue pairs, or SENDs of 64 B one way by objects, by `postBatch`, by numbers or by
  * prepared lists. Prints what V8 allocates for each round trip or message once the code is compiled, and of SENDs what is left of a million:
  * `node side.mjs DIST PORT KIND`. `leak` keeps an object for each SEND.
  */
@@ -7,7 +7,7 @@ import { getHeapStatistics } from 'node:v8';
 
 const [dist, port, kind] = process.argv.slice(2);
 const { openDevice, SendFlags, WorkCompletion } = await import(dist);
-const isStream = /^(objects|numbers|prepared|leak)$/.test(kind);
+const isStream = /^(objects|batches|numbers|prepared|leak)$/.test(kind);
 const LENGTH = 64;
 const WARM_UP = 60_000;
 /** Messages of a slice, and slices. */
@@ -97,6 +97,7 @@ const leaked = [];
 function postList() {
   const [qp] = a.qps;
   if (prepared !== undefined) prepared.post();
+  else if (kind === 'batches') qp.postBatch(a.list);
   else if (kind === 'numbers') {
     for (let i = 1; i < LIST; i++) qp.postSendOf(a.mr, 0, LENGTH);
     qp.postSendOf(a.mr, 0, LENGTH, SendFlags.SIGNALED);

@@ -164,9 +164,9 @@ export class PostQueues {
   prepare(list: readonly SendWr[]): PreparedSends {
     if (this.#engine.closed || this.destroyed) this.#checkedSends('send');
     if (!Array.isArray(list)) throw invalid('list', described(list), 'a list of send requests');
-    const limits = this.#limits;
+    const to = this.#sq;
     const count = list.length;
-    const entries = writeEntries(count, this.#sq.stride, (ring, i) => {
+    const entries = writeEntries(count, to.stride, (ring, i) => {
       try {
         const wr = list[i];
         if (wr?.opcode === 'BIND_MW')
@@ -176,22 +176,26 @@ export class PostQueues {
         throw Object.assign(error as Error, { index: i });
       }
     });
-    return new PreparedSends(count, () => this.#postPrepared(entries, limits));
+    return new PreparedSends(count, () => this.#postPrepared(entries, to));
   }
 
-  #postPrepared(entries: PreparedEntries, limits: Readonly<QpCap>): void {
+  /** @param to the queue that the list was prepared for */
+  #postPrepared(entries: PreparedEntries, to: Ring): void {
     const ring = this.#checkedSends('send');
-    if (this.#limits !== limits)
+    if (ring !== to)
       throw new RoceError(
         'ERR_ROCE_WRONG_STATE',
         `the queues of QP ${this.#qpNum} were resized after the list was prepared`,
         { errno: 'EINVAL', attribute: 'cap', expected: 'a list that is prepared again' },
       );
-    const { count } = entries;
+    const { maxSendWr, maxSendSge, maxInlineData } = this.#limits;
+    const { count, elements, inlineBytes } = entries;
+    // Only while the queues are resized: the list kept to the limits before.
+    if (elements > maxSendSge || inlineBytes > maxInlineData) throw this.#resizing();
     const first = ring.producer;
-    if (count > 0 && !ring.hasRoom((first + count - 1) | 0, limits.maxSendWr)) {
-      const index = Math.max(0, limits.maxSendWr - ring.used);
-      throw Object.assign(fullError(limits.maxSendWr, SENDS, this.#qpNum), { index });
+    if (count > 0 && !ring.hasRoom((first + count - 1) | 0, maxSendWr)) {
+      const index = Math.max(0, maxSendWr - ring.used);
+      throw Object.assign(fullError(maxSendWr, SENDS, this.#qpNum), { index });
     }
     copyEntries(ring, first, entries);
     this.#publish(ring, first, count);
@@ -222,17 +226,23 @@ export class PostQueues {
 
   /** Nothing is posted where one is bad. */
   #postAll(ring: Ring, first: number, list: readonly SendWr[]): void {
-    let keys: MemoryWindow[] = [];
-    let before: number[] = [];
+    // Windows and their keys before, of a list that has any: a window gets its new key as its request is written.
+    let bound: { mw: MemoryWindow; rkey: number }[] | undefined;
     let done = 0;
     try {
-      // A window gets its new key as its request is written.
-      keys = list.flatMap((wr) => (wr?.opcode === 'BIND_MW' && wr.bind?.mw ? [wr.bind.mw] : []));
-      before = keys.map((mw) => mw.rkey);
-      for (; done < list.length; done++) this.#write(ring, (first + done) | 0, list[done]);
+      for (; done < list.length; done++) {
+        const wr = list[done];
+        const mw = wr?.opcode === 'BIND_MW' ? wr.bind?.mw : undefined;
+        if (typeof mw === 'object' && mw !== null) {
+          bound ??= [];
+          bound.push({ mw, rkey: mw.rkey });
+        }
+        this.#write(ring, (first + done) | 0, wr);
+      }
       this.#publish(ring, first, done);
     } catch (error) {
-      for (const [i, mw] of keys.entries()) mw.rkey = before[i];
+      // Last first: a window may be bound more than once.
+      for (const { mw, rkey } of bound?.reverse() ?? []) mw.rkey = rkey;
       throw Object.assign(error as Error, { index: done });
     }
   }
@@ -325,13 +335,16 @@ export class PostQueues {
     });
   }
 
+  #resizing(): RoceError {
+    return new RoceError('ERR_ROCE_BUSY', `cap: the queues of QP ${this.#qpNum} are still being resized`, {
+      errno: 'EBUSY',
+      attribute: 'cap',
+    });
+  }
+
   /** Until the program hears of the new rings, it posts to the old ones, and no more than fits into both. */
   async resize(attr: QpAttr, asked: QpCap): Promise<void> {
-    if (this.#limits !== this.#cap)
-      throw new RoceError('ERR_ROCE_BUSY', `cap: the queues of QP ${this.#qpNum} are still being resized`, {
-        errno: 'EBUSY',
-        attribute: 'cap',
-      });
+    if (this.#limits !== this.#cap) throw this.#resizing();
     const names = Object.keys(this.#cap) as (keyof QpCap)[];
     this.#limits = Object.fromEntries(
       names.map((name) => [name, Math.min(this.#cap[name], asked[name] ?? 0)]),
