@@ -15,6 +15,7 @@ import { pinned } from '../pinning.mjs';
 
 const ROCE = fileURLToPath(new URL('../../packages/cli/bin/roce.js', import.meta.url));
 const [SERVER, CLIENT] = ['127.0.61.3', '127.0.61.4'];
+const MIB = 2 ** 20;
 const TRANSFER = 65_536;
 const TRIES = 5;
 /** Of /proc: ticks in a second, and the fields of a process's own time and of its ended children's, behind its name. */
@@ -88,9 +89,12 @@ async function play(devices, sockets, transfers) {
   throw new Error(`rstream failed ${TRIES} times`);
 }
 
+/** Transfers that have so many MiB. */
+export const transfersOf = (mebibytes) => (mebibytes * MIB) / TRANSFER;
+
 /** MB/s, and MB for each second of processor. */
 export async function rateOfRstream(isTcp, mebibytes) {
-  const transfers = (mebibytes << 20) / TRANSFER;
+  const transfers = transfersOf(mebibytes);
   const bytes = 2 * transfers * TRANSFER;
   const measure = async (devices, sockets) => {
     const empty = await play(devices, sockets, 1);

@@ -4,7 +4,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -12,7 +12,13 @@ import { fileURLToPath } from 'node:url';
 import { pinned, pinning } from '../pinning.mjs';
 import { hasRstream, rateOfRstream } from './rstream.mjs';
 
+const MEBIBYTE = Buffer.alloc(2 ** 20, 'node-roce ');
+
 const [rounds = 5, size = 256] = process.argv.slice(2).map(Number);
+if (![rounds, size].every((number) => Number.isSafeInteger(number) && number > 0)) {
+  console.error('usage: node bench/streams/run.mjs [rounds] [MiB]');
+  process.exit(2);
+}
 /** `rstream` is a C program, on devices of `roce run`, and `rstream-tcp` the same one over TCP. */
 const KINDS = [
   ...['sixteen', 'stream', 'web', 'sixteen-memory', 'rsocket', 'net'],
@@ -23,7 +29,9 @@ const side = fileURLToPath(new URL('side.mjs', import.meta.url));
 
 const folder = mkdtempSync(join(tmpdir(), 'roce-streams-'));
 const file = join(folder, 'data');
-writeFileSync(file, Buffer.alloc(size << 20, 'node-roce '));
+const descriptor = openSync(file, 'w');
+for (let i = 0; i < size; i++) writeSync(descriptor, MEBIBYTE);
+closeSync(descriptor);
 
 function start(number, ...args) {
   const [command, list] = pinned(number, process.execPath, [side, ...args]);
@@ -40,7 +48,7 @@ async function rateOf(kind) {
   const own = createInterface(client.stdout)[Symbol.asyncIterator]();
   const results = await Promise.all([lines.next(), own.next(), once(server, 'exit')]);
   const [{ bytes, rate, cpu }, clients] = results.slice(0, 2).map(({ value }) => JSON.parse(value));
-  if (bytes !== size << 20) throw new Error(`${kind}: ${bytes} bytes arrived`);
+  if (bytes !== size * MEBIBYTE.length) throw new Error(`${kind}: ${bytes} bytes arrived`);
   return { rate: rate / 1e6, perCpu: bytes / 1e6 / (cpu + clients.cpu) };
 }
 
