@@ -51,8 +51,10 @@ export const GOALS = [
     cpu: 'READ 1 MiB',
     other: 'WRITE 1 MiB',
     atMost: 1.07,
-    figure: ({ cpu }) =>
-      contender(find(cpu, 'READ 1 MiB'), NODE)?.ns / contender(find(cpu, 'WRITE 1 MiB'), NODE)?.ns,
+    figure({ cpu }) {
+      const row = find(cpu, 'READ 1 MiB');
+      return contender(row, NODE)?.ns / contender(row, `${NODE}, WRITE 1 MiB`)?.ns;
+    },
   },
   byProcessor('1,000 queue pairs, a WRITE of 4 KiB on each', 1 / 0.6, BASE),
   byRate('messages of 64 B', 'C limit', 0.5),

@@ -78,6 +78,18 @@ export function rowLines({ name, results, missing }) {
   ];
 }
 
+/** The contenders of a row, and where it has another one beside it, each build of node-roce with that, before the builds. */
+export function withOther({ beside }, contenders) {
+  if (beside === undefined) return contenders;
+  const [inC, builds] = [contenders.slice(0, 2), contenders.slice(2)];
+  const others = builds.map((build) => ({
+    ...build,
+    name: `${build.name}, ${beside.name}`,
+    open: () => build.open(beside),
+  }));
+  return [...inC, ...others, ...builds];
+}
+
 /** Measures the rows that `only` matches; resolves with the report. */
 export async function measureCpu({ compare: revision, only = '', quick }, say) {
   const rows = ROWS.filter(({ name }) => new RegExp(only, 'i').test(name));
@@ -89,7 +101,7 @@ export async function measureCpu({ compare: revision, only = '', quick }, say) {
     if (base !== undefined) contenders.splice(2, 0, nodeRoce(base.name, base.root));
     const results = [];
     for (const row of rows) {
-      const result = await measureRow(row, contenders, quick ? QUICK : FULL);
+      const result = await measureRow(row, withOther(row, contenders), quick ? QUICK : FULL);
       results.push(result);
       for (const line of rowLines(result)) say(line);
     }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
-import { measureRow, rowLines } from '../../bench/cpu/cpu.mjs';
+import { measureRow, rowLines, withOther } from '../../bench/cpu/cpu.mjs';
 
 const run = promisify(execFile);
 const bench = join(import.meta.dirname, '../../bench/run.mjs');
@@ -69,8 +69,37 @@ test('each of three contenders begins as often as the others, and none has two s
   expect(turns.slice(-9).join('')).toBe('abcbcacab');
 });
 
+test('a row beside another has slices of both from each build, the working tree last', async () => {
+  const opened: string[] = [];
+  const contenders = ['C of 1', 'C', 'base', 'tree'].map((name) => ({
+    name,
+    missing: () => '',
+    async open(row: { name: string }) {
+      opened.push(`${name}: ${row.name}`);
+      return { run: async () => 100, close: async () => {} };
+    },
+  }));
+  const row = { name: 'READ', beside: { name: 'WRITE' } };
+  expect(withOther({ name: 'WRITE' }, contenders)).toBe(contenders);
+  const { results } = await measureRow(row, withOther(row, contenders), {
+    slices: 1,
+    slice: 1e-6,
+    warmUp: 1e-7,
+  });
+  expect(opened).toEqual([
+    'C of 1: READ',
+    'C: READ',
+    'base: WRITE',
+    'tree: WRITE',
+    'base: READ',
+    'tree: READ',
+  ]);
+  const names = ['C of 1', 'C', 'base, WRITE', 'tree, WRITE', 'base', 'tree'];
+  expect(results.map(({ contender }: { contender: string }) => contender)).toEqual(names);
+});
+
 test('a stream in C and in node-roce, the payload compared', { tags: ['slow'] }, async () => {
-  const args = [bench, '--cpu', '--quick', '--only', 'SEND 64 B|round trip', '--json', '-'];
+  const args = [bench, '--cpu', '--quick', '--only', 'SEND 64 B$|round trip', '--json', '-'];
   const { rows } = JSON.parse((await run(process.execPath, args)).stdout);
   expect(rows).toHaveLength(2);
   for (const { results, missing } of rows) {
