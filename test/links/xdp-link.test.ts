@@ -245,7 +245,7 @@ describe.skipIf(!cable)('a kernel that takes frames later', { tags: ['slow'] }, 
 });
 
 /** As test/sockets/retry-count.test.ts for the other links. */
-describe.skipIf(!cable)('a peer that never answers', slow, () => {
+describe.skipIf(!cable)('a peer that never answers', { tags: ['slow', 'gate'] }, () => {
   test.each([{}, { probes: false }])('sees 1 + retry_cnt transmissions, recovery %o', async (recovery) => {
     const peer = new Program(there.namespace, 'mute.mjs', { listen: there.address });
     await peer.hear('listening');
