@@ -9,8 +9,12 @@ import {
   type WireOptions,
 } from '@node-roce/sim';
 
+/** Those that consume a receive at the peer. */
+const WITH_RECEIVE = ['SEND', 'SEND_WITH_IMM', 'RDMA_WRITE_WITH_IMM'] as const;
+type Asked = (typeof WITH_RECEIVE)[number] | 'RDMA_WRITE' | 'RDMA_READ' | 'FLUSH' | 'ATOMIC_WRITE';
+
 export interface GoodputOptions {
-  opcode: 'RDMA_WRITE' | 'RDMA_READ' | 'SEND' | 'ATOMIC_FETCH_AND_ADD';
+  opcode: Asked | 'ATOMIC_FETCH_AND_ADD' | 'ATOMIC_CMP_AND_SWP';
   /** The responder: the model discards what comes early. */
   peer: EndpointKind;
   seed: number;
@@ -89,6 +93,8 @@ export function runGoodput(options: GoodputOptions): GoodputOutcome {
   network.observer = (event, packet) => {
     if (event === 'sent') bytes += packet.bytes.length;
   };
+  const consumesReceive = (WITH_RECEIVE as readonly string[]).includes(opcode);
+  const flush = opcode === 'FLUSH' ? { length: messageBytes, placement: 1, selectivity: 0 } : undefined;
   let posted = 0;
   let done = 0;
   const step = (until: number) => () => {
@@ -98,14 +104,17 @@ export function runGoodput(options: GoodputOptions): GoodputOutcome {
       done++;
     }
     while (posted - done < depth) {
-      if (opcode === 'SEND') b.postReceive({ wrId: posted, offset: 0, length: messageBytes });
+      if (consumesReceive) b.postReceive({ wrId: posted, offset: 0, length: messageBytes });
       a.postSend({
         wrId: posted++,
         opcode,
         offset: 0,
-        length: messageBytes,
+        length: flush === undefined ? messageBytes : 0,
         remoteOffset: 0,
         compareAdd: 1n,
+        swap: 1n,
+        immediate: 1,
+        ...(flush && { flush }),
       });
     }
     return done >= until;
