@@ -162,6 +162,8 @@ export class AnsweredRequests extends SentRequests {
     this.stalledSince = -1;
     const end = out.psns[slot] + out.spans[slot];
     if (out.spans[slot] === 0 ? !last : this.unacked < end) return;
+    // The last one of a part that was asked for again.
+    if (out.spans[slot] === 0 && !this.isPossibleSpan(this.unacked - out.psns[slot], slot)) return;
     if (out.spans[slot] === 0) this.setSpan(out.walk, this.unacked - out.psns[slot]);
     this.#complete(time);
     this.#advance(this.ackedTo, time);

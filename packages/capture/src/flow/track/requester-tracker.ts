@@ -78,6 +78,7 @@ export class RequesterTracker extends AnsweredRequests {
     this.#followsOn = ids.followsOn;
     const verdict = this.#verdict;
     verdict.psn = psn;
+    this.learnFromRest(psn, packet);
     verdict.taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
     const { isReadRequest } = packet.info;
     const next = psn + (isReadRequest ? this.responsesOf(packet) : 1);

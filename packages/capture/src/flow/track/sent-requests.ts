@@ -11,6 +11,7 @@ import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
 export const UNKNOWN_LENGTH = 0xffff_ffff;
 /** Responses that such a READ may have. */
 const MOST_RESPONSES = 2 ** 15;
+const MOST_PATH_MTU = 4096;
 /** PSNs this far from those of requests may be of the same queue pair: requests that the capture has not shown. */
 const NEAR = 256;
 /** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
@@ -146,9 +147,24 @@ export class SentRequests {
     return length === UNKNOWN_LENGTH ? MOST_RESPONSES : Math.max(1, Math.ceil(length / 256));
   }
 
-  /** Whether the newest READ may have so many responses, at one of the path MTUs. */
-  protected isPossibleSpan(span: number): boolean {
-    const length = this.out.lengths[this.out.slot(this.out.tail - 1)];
+  /**
+   * A READ that asks for the rest of the newest one: from there on, at a PSN that no path MTU leaves free, so the bytes before
+   * it are of as many packets.
+   */
+  protected learnFromRest(psn: number, packet: RocePacket): void {
+    if (!this.openRead || !packet.info.isReadRequest) return;
+    const { out } = this;
+    const slot = out.slot(out.tail - 1);
+    const before = psn - out.psns[slot];
+    const [length, rest] = [out.lengths[slot], rethLength(packet)];
+    if (length === UNKNOWN_LENGTH || before < 1 || before >= Math.ceil(length / MOST_PATH_MTU)) return;
+    const bytes = (length - rest) / before;
+    if (isPathMtu(bytes)) this.learnPathMtu(bytes);
+  }
+
+  /** Whether the READ in a slot may have so many responses, at one of the path MTUs. */
+  protected isPossibleSpan(span: number, slot = this.out.slot(this.out.tail - 1)): boolean {
+    const length = this.out.lengths[slot];
     if (length === UNKNOWN_LENGTH) return span >= 1 && span <= MOST_RESPONSES;
     return PATH_MTUS.some((mtu) => Math.max(1, Math.ceil(length / mtu)) === span);
   }

@@ -1,0 +1,37 @@
+/** A READ whose number of responses nothing has shown, and whose requester asks for its parts again. */
+import { expect, test } from 'vitest';
+import { CaptureBuilder } from '../../../testing/capture-builder.ts';
+
+const read = (capture: CaptureBuilder, time: number, psn: number, length: number) =>
+  capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length, ackReq: true });
+const response = (capture: CaptureBuilder, time: number, psn: number, payload: number) =>
+  capture.packet(time, 'b', 'RC_RDMA_READ_RESPONSE_ONLY', { psn, payload });
+
+test.each([
+  ['the first part was answered', true],
+  ['nothing was answered', false],
+])('its rest, at a PSN that belongs to it: retransmitted; %s', (_how, isAnswered) => {
+  const capture = read(new CaptureBuilder(), 0, 5, 6000);
+  read(capture, 8000, 5, 4096);
+  if (isAnswered) response(capture, 8100, 5, 4096);
+  read(capture, 8200, 6, 1904);
+  if (!isAnswered) response(capture, 8290, 5, 4096);
+  response(capture, 8300, 6, 1904);
+  const { connections } = capture.finish();
+  expect(connections[0].aToB).toMatchObject({ requests: 3, retransmitted: 2 });
+  expect(capture.messages).toMatchObject([{ operation: 'RDMA_READ', bytes: 6000, outcome: 'completed' }]);
+});
+
+test('a READ behind it, at a PSN that a path MTU leaves free, is a new one', () => {
+  const capture = read(new CaptureBuilder(), 0, 5, 8192);
+  read(capture, 10, 7, 4096);
+  for (const [psn, opcode] of [
+    [5, 'RC_RDMA_READ_RESPONSE_FIRST'],
+    [6, 'RC_RDMA_READ_RESPONSE_LAST'],
+    [7, 'RC_RDMA_READ_RESPONSE_ONLY'],
+  ] as const)
+    capture.packet(100 + psn, 'b', opcode, { psn, payload: 4096 });
+  const { connections } = capture.finish();
+  expect(connections[0].aToB).toMatchObject({ requests: 2, retransmitted: 0 });
+  expect(capture.messages.map(({ bytes }) => bytes)).toEqual([8192, 4096]);
+});
