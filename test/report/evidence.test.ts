@@ -320,7 +320,7 @@ inChromium(() => {
           },
         ],
         firstFrames: [4],
-        held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0 },
+        held: { packets: 0, stalls: 0, time: 0, longest: 0, frame: 0, waiting: undefined },
       },
     ];
     const connections = [1, 2, 3].map((id) => connection({ id, paths }));
