@@ -56,7 +56,7 @@ export class Transmitter {
 
   /** Adds up to `budget` packets to the batch; returns how many. The state is one that sends, and no RNR wait runs. */
   transmit(batch: TxBatch, budget: number): number {
-    const { owner, pacing, timers } = this.#parts;
+    const { owner, failed, pacing, timers } = this.#parts;
     const recovery = this.#recovery;
     const window = this.#window();
     const flight = this.#flight;
@@ -72,7 +72,8 @@ export class Transmitter {
       const wholes = this.#transmitWholes(batch, budget - sent);
       sent += wholes;
       if (wholes > 0) continue;
-      if (!this.#hasEntry()) break;
+      if (!flight.hasEntry(owner, failed)) break;
+      if (cursor.entry === queue.started && !this.#starter.start()) break;
       if (cursor.entry === queue.started) {
         // It was local, and is done.
         if (++local < LOCAL_OPERATIONS) continue;
@@ -94,19 +95,6 @@ export class Transmitter {
       flight.ackRequested();
     }
     return sent;
-  }
-
-  /** Brings an entry under the cursor that may be sent, or that was executed at once. */
-  #hasEntry(): boolean {
-    const { owner, failed } = this.#parts;
-    const { queue, cursor } = this.#flight;
-    const { entry } = cursor;
-    if (failed.waiting && failed.isAt(entry)) return false;
-    if (entry !== queue.started) return true;
-    // SQD; or ERR and SQE, where what was sent in this turn has failed.
-    if (failed.waiting || owner.state !== QpStateCode.RTS) return false;
-    if (!queue.waiting && !queue.sleep()) return false;
-    return this.#starter.start();
   }
 
   /** Of the PSNs that are out, those of packets: responses of READs are counted by themselves, and some are here. */

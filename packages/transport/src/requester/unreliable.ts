@@ -144,7 +144,8 @@ export class UnreliableRequester implements RequesterRole {
       const wholes = this.#addWholes(batch, budget - sent);
       sent += wholes;
       if (wholes > 0) continue;
-      if (!this.#hasEntry()) break;
+      if (!this.#flight.hasEntry(this.#owner, this.#failed)) break;
+      if (cursor.entry === queue.started && !this.#starter.start()) break;
       if (cursor.entry === queue.started) {
         // It was local, and is done.
         if (++local < LOCAL_OPERATIONS) continue;
@@ -157,19 +158,6 @@ export class UnreliableRequester implements RequesterRole {
       sent += Math.max(1, middles);
     }
     return sent;
-  }
-
-  /** Brings an entry under the cursor that may be sent, or that was executed at once. */
-  #hasEntry(): boolean {
-    const queue = this.#queue;
-    const failed = this.#failed;
-    const { entry } = this.#flight.cursor;
-    if (failed.waiting && failed.isAt(entry)) return false;
-    if (entry !== queue.started) return true;
-    // SQD; or ERR and SQE, where what was sent in this turn has failed.
-    if (failed.waiting || this.#owner.state !== QpStateCode.RTS) return false;
-    if (!queue.waiting && !queue.sleep()) return false;
-    return this.#starter.start();
   }
 
   /** Whether `rate_limit` lets no packet leave now: then PACE runs until it may be asked again. */
@@ -245,13 +233,14 @@ export class UnreliableRequester implements RequesterRole {
     const { state } = this.#owner;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
     const queue = this.#queue;
+    const failed = this.#failed;
     while (queue.head !== this.#flight.cursor.entry) {
-      if (this.#failed.completeIfOldest()) return;
+      if (failed.waiting && failed.completeIfOldest()) return;
       queue.complete(WcStatus.SUCCESS);
       if (this.#owner.state === QpStateCode.ERR) return;
     }
     this.#flight.taken();
-    if (this.#failed.completeIfOldest()) return;
+    if (failed.waiting && failed.completeIfOldest()) return;
     if (state === QpStateCode.SQD) this.#drain.check();
     // A fenced LOCAL_INV may have waited for this.
     if (queue.head !== queue.posted) this.#owner.wantsTurn();
