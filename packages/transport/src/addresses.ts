@@ -3,7 +3,7 @@
  * multicast groups (ibv_attach_mcast(3)).
  */
 import { sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
-import type { AhAttr, DeviceLimits } from './control.ts';
+import type { AhAttr, DeviceLimits, GidEntry } from './control.ts';
 import type { QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { OpenBatches } from './open-batches.ts';
@@ -170,6 +170,11 @@ export class Addresses {
 
 function groupName(gid: Uint8Array): string {
   return gid.join('.');
+}
+
+/** Whether no address has this place in the table of GIDs. */
+export function isEmptyGid({ gid }: GidEntry): boolean {
+  return gid.every((byte) => byte === 0);
 }
 
 /** `::ffff:a.b.c.d`. */

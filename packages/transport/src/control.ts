@@ -329,10 +329,6 @@ export interface GidEntry {
 /** The entry at an index where there is no address, or no longer: 16 zero bytes, as the kernel shows such entries. */
 export const EMPTY_GID: GidEntry = { gid: new Uint8Array(16), address: '::', type: 'RoCE v2' };
 
-export function isEmptyGid({ gid }: GidEntry): boolean {
-  return gid.every((byte) => byte === 0);
-}
-
 /** The device's limits: the part of `struct ibv_device_attr` that the engine enforces. */
 export interface DeviceLimits {
   /** Queue pairs. */

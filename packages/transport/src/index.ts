@@ -1,6 +1,6 @@
 export { Adapter } from './adapter.ts';
 export type { AdapterOptions } from './adapter-options.ts';
-export { isMulticastGid, type PeerTable } from './addresses.ts';
+export { isEmptyGid, isMulticastGid, type PeerTable } from './addresses.ts';
 export {
   COPY_WORDS,
   Copy,
@@ -63,7 +63,6 @@ export {
   EMPTY_GID,
   type GidEntry,
   type GlobalRoute,
-  isEmptyGid,
   KEEP_EARLY,
   type KeepEarly,
   type MrCreated,

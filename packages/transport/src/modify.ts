@@ -1,12 +1,11 @@
 /** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
 import { PATH_MTUS } from '@node-roce/wire';
-import { isIpv4 } from './addresses.ts';
+import { isEmptyGid, isIpv4 } from './addresses.ts';
 import { Access, MIG_STATES, type MigState, QP_STATES, type QpState, type QpType } from './constants.ts';
 import {
   type AhAttr,
   type DeviceLimits,
   type GidEntry,
-  isEmptyGid,
   type QpAttr,
   type QpCap,
   type QpQuery,

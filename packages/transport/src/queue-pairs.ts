@@ -2,7 +2,7 @@
  * Queue pairs by number: what the control path does with them (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3)).
  */
 import { GSI_QPN } from '@node-roce/wire';
-import { isIpv4, isMulticastGid } from './addresses.ts';
+import { isEmptyGid, isIpv4, isMulticastGid } from './addresses.ts';
 import { CompletionQueues } from './completion-queues.ts';
 import type { Congestion } from './congestion/options.ts';
 import type { Experimental } from './constants.ts';
@@ -10,7 +10,6 @@ import type { Context } from './context.ts';
 import {
   type AhAttr,
   type GidEntry,
-  isEmptyGid,
   type QpAttr,
   type QpCreated,
   type QpInit,
