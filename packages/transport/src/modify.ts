@@ -2,14 +2,7 @@
 import { PATH_MTUS } from '@node-roce/wire';
 import { isEmptyGid, isIpv4 } from './addresses.ts';
 import { Access, MIG_STATES, type MigState, QP_STATES, type QpState, type QpType } from './constants.ts';
-import {
-  type AhAttr,
-  type DeviceLimits,
-  type GidEntry,
-  type QpAttr,
-  type QpCap,
-  type QpQuery,
-} from './control.ts';
+import type { AhAttr, DeviceLimits, GidEntry, QpAttr, QpCap, QpQuery } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
 import { ALT_PATH, type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';

@@ -7,18 +7,18 @@ import { CompletionQueues } from './completion-queues.ts';
 import type { Congestion } from './congestion/options.ts';
 import type { Experimental } from './constants.ts';
 import type { Context } from './context.ts';
-import {
-  type AhAttr,
-  type GidEntry,
-  type QpAttr,
-  type QpCreated,
-  type QpInit,
-  type QpQuery,
-  type QpResized,
-  type SrqCreated,
-  type SrqInit,
-  type SrqOp,
-  type XrcTargetOpened,
+import type {
+  AhAttr,
+  GidEntry,
+  QpAttr,
+  QpCreated,
+  QpInit,
+  QpQuery,
+  QpResized,
+  SrqCreated,
+  SrqInit,
+  SrqOp,
+  XrcTargetOpened,
 } from './control.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
