@@ -2,6 +2,7 @@
 import { buildPacket, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import type { Line } from './line.ts';
+import { judgeCases } from './passive/cases.ts';
 import { rules } from './rules/all.ts';
 import { play } from './run.ts';
 import { modelBench } from './virtual/bench.ts';
@@ -48,20 +49,49 @@ test('frames of other hosts have no part in a case', async () => {
   expect(entries.some(({ packet }) => packet === undefined)).toBe(false);
 });
 
+/** A line on which each frame of the device arrives so many times. */
+const repeated = (line: Line, times: number): Line =>
+  lineWith(line, () => line.take().flatMap((arrival) => Array.from({ length: times }, () => arrival)));
+
 test('a device that does not stop sending ends the case, not the tester', async () => {
   const bench = modelBench();
-  const { line } = bench;
-  // The READ of RD-01, over and over: the rule waits for another packet.
-  let last: { time: number; frame: Uint8Array }[] = [];
-  const flooding = lineWith(line, () => {
-    const fresh = line.take();
-    const reads = fresh.filter(({ frame }) => frame[BTH] === Opcode.RC_RDMA_READ_REQUEST);
-    if (reads.length > 0) last = reads;
-    return [...fresh, ...Array.from({ length: 500 }, () => last).flat()];
-  });
-  const { verdict, why } = await play(rules('RD-01')[0], { ...bench, line: flooding });
+  const line = repeated(bench.line, 21_000);
+  const { verdict, why, entries } = await play(rules('PSN-01')[0], { ...bench, line });
   expect({ verdict, why: why.at(-1) }).toEqual({
     verdict: 'broken',
-    why: 'more than 100000 packets in one rule: the device does not stop sending',
+    why: 'more than 20000 packets in one rule: the device does not stop sending',
   });
+  expect(entries).toHaveLength(4000);
+});
+
+test('of a case with very many packets, the first and the last are kept, and the passive rules do not judge them', async () => {
+  const bench = modelBench();
+  const noisy = repeated(bench.line, 2000);
+  const result = await play(rules('PSN-01')[0], { ...bench, line: noisy });
+  expect(result.verdict).toBe('deviation');
+  expect(result.why.every((text) => text.length < 1100)).toBe(true);
+  expect(result.entries).toHaveLength(4000);
+  expect(result.leftOut).toBeGreaterThan(0);
+  expect(judgeCases([result], bench.line)).toEqual([]);
+});
+
+test('a device that asks for the same READ again and again, for ever, is not listened to for ever', async () => {
+  const bench = modelBench();
+  const { line } = bench;
+  let last: { time: number; frame: Uint8Array } | undefined;
+  const repeating = lineWith(line, () => {
+    const fresh = line.take();
+    const read = fresh.find(({ frame }) => frame[BTH] === Opcode.RC_RDMA_READ_REQUEST);
+    last ??= read;
+    if (last === undefined) return fresh;
+    const isDue = line.now() - last.time > 1000;
+    if (isDue) last = { ...last, time: line.now() };
+    // Nothing else comes: all that it asks for is this READ.
+    return isDue || read !== undefined ? [last] : [];
+  });
+  for (const rule of rules('RD')) {
+    last = undefined;
+    const { time } = await play(rule, { ...bench, line: repeating });
+    expect(time, rule.id).toBeLessThan(120_000);
+  }
 });

@@ -29,8 +29,10 @@ export interface Waits {
 export type ConnectionOptions = Partial<Omit<ConnectionSpec, 'service' | 'address' | 'qpn' | 'uses'>>;
 
 const ICRC_BYTES = 4;
-/** Packets of a case: no rule has a tenth of them. A device that floods ends the case. */
-const MAX_ENTRIES = 100_000;
+/** Packets of a case: no rule has a tenth of them. A device that floods ends the case, before it keeps the tester for long. */
+const MAX_ENTRIES = 20_000;
+/** Characters of a deviation: it may list all packets that came. */
+const MAX_TEXT = 1000;
 /** UDP port of the tester. */
 const SOURCE_PORT = 0xc123;
 
@@ -87,7 +89,7 @@ export class Case implements Playing, CmPlaying {
 
   /** Notes a deviation unless `ok`. The text is the same each time: no measured values. */
   want(ok: boolean, text: string): boolean {
-    if (!ok) this.deviations.push(text);
+    if (!ok) this.deviations.push(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)} …` : text);
     return ok;
   }
 

@@ -34,7 +34,10 @@ export interface Result {
   notes: readonly string[];
   /** Needs that the rule made use of. */
   used: ReadonlySet<Need>;
+  /** Its packets; of very many, the first ones and the last. */
   entries: readonly Entry[];
+  /** Packets that `entries` has not. */
+  leftOut?: number;
   /** Rules in whose packets a passive rule saw the deviation. */
   seenIn?: readonly string[];
   /** Its reliable connections. */
@@ -43,6 +46,16 @@ export interface Result {
   ladder: string;
   /** ms, of the line's clock. */
   time: number;
+}
+
+/** Packets that a result keeps: a device that floods in each rule must not fill the memory. No rule that a device keeps has so many. */
+const MOST_KEPT = 4000;
+
+/** The first packets and the last. */
+function kept(entries: readonly Entry[]): Pick<Result, 'entries' | 'leftOut'> {
+  const leftOut = entries.length - MOST_KEPT;
+  if (leftOut <= 0) return { entries };
+  return { entries: [...entries.slice(0, MOST_KEPT / 2), ...entries.slice(-MOST_KEPT / 2)], leftOut };
 }
 
 /** Plays one rule. It never rejects: a failure is in the verdict. */
@@ -58,7 +71,7 @@ export async function play(rule: Rule, bench: Bench): Promise<Result> {
   );
   // Whatever was seen behind the device's end is no deviation.
   const isLost = bench.device.isLost === true && verdict === 'deviation';
-  const { notes, used, entries, connections } = t;
+  const { notes, used, connections } = t;
   const time = bench.line.now() - start;
   return {
     rule,
@@ -66,7 +79,7 @@ export async function play(rule: Rule, bench: Bench): Promise<Result> {
     why: isLost ? [...why, ...closing] : why,
     notes: isLost ? notes : [...notes, ...closing],
     used,
-    entries,
+    ...kept(t.entries),
     connections,
     ladder,
     time,

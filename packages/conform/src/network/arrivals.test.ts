@@ -1,4 +1,4 @@
-/** Waits of a tester on a machine that is busy: this process stands still while packets come. */
+/** Waits of a tester on a machine that is busy: this process stands still while packets come. Packets without end. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { afterEach, expect, test } from 'vitest';
@@ -57,4 +57,22 @@ test('a wait ends with the packet that it is for', async () => {
   const waited = arrivals.wait(() => arrivals.take().length === 1, 600_000);
   await send();
   await waited;
+});
+
+test('an error of whoever takes the frames ends the wait, and not the process', async () => {
+  const { arrivals, send } = await line();
+  const waited = arrivals.wait(() => {
+    throw new Error('too many');
+  }, 600_000);
+  await send();
+  await expect(waited).rejects.toThrow('too many');
+});
+
+test('what nobody takes does not fill the memory, and whoever takes it then learns that some is missing', () => {
+  const arrivals = new Arrivals();
+  const jumbo = new Uint8Array(9000);
+  for (let i = 0; i < 100_000; i++) arrivals.add(i, [jumbo]);
+  expect(() => arrivals.take()).toThrow('does not stop sending');
+  arrivals.add(0, [jumbo]);
+  expect(arrivals.take()).toHaveLength(1);
 });

@@ -11,33 +11,51 @@ export interface Arrival {
 const STEP = 20;
 const MOST = 25;
 
+/** Bytes that wait to be taken: a device that floods while nobody takes must not fill the memory. */
+const MOST_BYTES = 1 << 27;
+/** Bytes that a frame costs besides its own. */
+const FRAME_COSTS = 256;
+
 /** The frames that nobody took yet. */
 export class Arrivals {
   #frames: Arrival[] = [];
+  #bytes = 0;
   #onFrame: () => void = () => {};
 
-  /** Adds frames that came at one time. */
+  /** Adds frames that came at one time; those for which there is no room are lost. */
   add(time: number, frames: readonly Uint8Array[]): void {
-    for (const frame of frames) this.#frames.push({ time, frame });
+    for (const frame of frames) {
+      this.#bytes += frame.length + FRAME_COSTS;
+      if (this.#bytes <= MOST_BYTES) this.#frames.push({ time, frame });
+    }
     this.#onFrame();
   }
 
+  /** @throws Error if frames were lost: what is missing in them is not the device's fault */
   take(): Arrival[] {
-    return this.#frames.splice(0);
+    const isLost = this.#bytes > MOST_BYTES;
+    this.#bytes = 0;
+    const frames = this.#frames.splice(0);
+    if (isLost) throw new Error('more packets than the tester can hold: the device does not stop sending');
+    return frames;
   }
 
   /**
    * Resolves when `done` returns true, or after `ms`. `done` is called each time that frames came. Only time in which this process ran
-   * counts: a machine that is busy makes the wait longer, and no packet that came late in it is missed.
+   * counts: a machine that is busy makes the wait longer, and no packet that came late in it is missed. Rejects if `done` throws.
    */
   async wait(done: () => boolean, ms: number): Promise<void> {
     let isDone = false;
-    await new Promise<void>((resolve) => {
+    await new Promise<void>((resolve, reject) => {
       let left = ms;
       let timer: NodeJS.Timeout | undefined;
-      const finish = () => {
+      const end = () => {
         isDone = true;
         clearTimeout(timer);
+        this.#onFrame = () => {};
+      };
+      const finish = () => {
+        end();
         resolve();
       };
       const step = () => {
@@ -53,10 +71,15 @@ export class Arrivals {
         );
       };
       this.#onFrame = () => {
-        if (!isDone && done()) finish();
+        try {
+          if (done()) finish();
+        } catch (error) {
+          // In the socket's callback, nobody would catch it.
+          end();
+          reject(error);
+        }
       };
       step();
     });
-    this.#onFrame = () => {};
   }
 }

@@ -13,13 +13,16 @@ import { splitFrame } from './split.ts';
 
 const { Tx, Fragment, Frame, TX_SLOT_WORDS, FRAGMENT_WORDS, FRAME_SLOT_WORDS } = layout;
 
-/** Frames taken in by one call. */
+/** Frames taken in by one call, and calls in a row: then others have their turn, also while a device floods. */
 const FRAMES = 32;
+const CALLS = 64;
 
-/** Classic BPF (bpf(4)): IPv4 UDP datagrams to the RoCE port, whole. */
-const ROCE_ONLY: readonly (readonly [code: number, jt: number, jf: number, k: number])[] = [
+/** Classic BPF (bpf(4)): IPv4 UDP datagrams of one host to the RoCE port, whole. */
+const roceOf = (host: number): readonly (readonly [code: number, jt: number, jf: number, k: number])[] => [
   [0x28, 0, 0, 12], // half word at 12: the EtherType
-  [0x15, 0, 6, 0x0800],
+  [0x15, 0, 8, 0x0800],
+  [0x20, 0, 0, 26], // word at 26: the source
+  [0x15, 0, 6, host],
   [0x30, 0, 0, 23], // byte at 23: the protocol
   [0x15, 0, 4, 17],
   [0xb1, 0, 0, 14], // length of the IP header
@@ -29,9 +32,10 @@ const ROCE_ONLY: readonly (readonly [code: number, jt: number, jf: number, k: nu
   [0x06, 0, 0, 0],
 ];
 
-const program = Uint32Array.from(
-  ROCE_ONLY.flatMap(([code, jt, jf, k]) => [code | (jt << 16) | (jf << 24), k]),
-);
+function filterFor(ip: string): Uint32Array {
+  const host = ip.split('.').reduce((number, part) => number * 256 + Number(part), 0);
+  return Uint32Array.from(roceOf(host).flatMap(([code, jt, jf, k]) => [code | (jt << 16) | (jf << 24), k]));
+}
 
 /** Attempts to learn the neighbour's address, and ms between two. */
 const ARP_TRIES = 20;
@@ -90,7 +94,7 @@ export class PacketLine implements Line {
     this.device = device;
     this.#owner = owner;
     this.#frames = new FrameSocket({ interface: name, onWake: () => this.#read() });
-    this.#frames.setFilter(program);
+    this.#frames.setFilter(filterFor(device.ip));
     this.#frames.wantRead(true);
   }
 
@@ -118,18 +122,18 @@ export class PacketLine implements Line {
   }
 
   #read(): void {
-    let count: number;
-    do {
-      count = this.#frames.receive(this.#slab, this.#slots, FRAMES);
+    for (let i = 0; i < CALLS; i++) {
+      const count = this.#frames.receive(this.#slab, this.#slots, FRAMES);
       const frames: Uint8Array[] = [];
-      for (let i = 0; i < count; i++) {
-        const offset = this.#slots[i * FRAME_SLOT_WORDS + Frame.OFFSET];
-        const length = this.#slots[i * FRAME_SLOT_WORDS + Frame.LENGTH];
+      for (let at = 0; at < count * FRAME_SLOT_WORDS; at += FRAME_SLOT_WORDS) {
+        const offset = this.#slots[at + Frame.OFFSET];
+        const length = this.#slots[at + Frame.LENGTH];
         const frame = this.#slab.slice(offset, offset + length);
         frames.push(...splitFrame(frame));
       }
       this.#arrivals.add(this.now(), frames);
-    } while (count === FRAMES);
+      if (count < FRAMES) return;
+    }
   }
 
   send(frame: Uint8Array): void {

@@ -55,8 +55,9 @@ function packetsOf({ entries }: Result, { tester, device }: Pick<Line, 'tester' 
   return entries.filter(isGenuine);
 }
 
-/** Of mutated packets, nobody knows which ones the device took for packets of the connection. */
-const isOrdered = ({ rule }: Result): boolean => !rule.id.startsWith('FUZ-');
+/** All packets are there. Of mutated ones, nobody knows which ones the device took for packets of the connection. */
+const isOrdered = ({ rule, leftOut }: Result): boolean =>
+  leftOut === undefined && !rule.id.startsWith('FUZ-');
 
 /** Gives the packets of one connection to the rules. */
 function judgeConnection(

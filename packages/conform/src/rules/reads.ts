@@ -12,11 +12,13 @@ const OFFSET = 8192;
 const readOf = (s: Session, length: number, id = 1): Promise<void> =>
   s.post('read', { id, length, offset: OFFSET, remote: REMOTE });
 
+/** ms: more than four times the timeout of code 18. */
+const ASKS_AGAIN = 5000;
+
 /** The next request that is no early repetition of the first one. */
-async function askedAgain(s: Session, ms = 3000): Promise<Entry | undefined> {
-  let entry = await s.next(ms);
-  while (entry !== undefined && s.requestAt(entry) === 0) entry = await s.next(ms);
-  return entry;
+async function askedAgain(s: Session): Promise<Entry | undefined> {
+  const isOther = (entry: Entry) => s.requestAt(entry) !== 0;
+  return (await s.allUntil(isOther, ASKS_AGAIN)).find(isOther);
 }
 
 export const readRules = [
