@@ -72,6 +72,48 @@ test('a server that sends something else, or goes, is broken', async () => {
   expect(await playWith(leaving, 'PSN-01')).toMatchObject({ verdict: 'broken' });
 });
 
+test('a server that floods is cut off', async () => {
+  let sent = 0;
+  const flooding = createServer((socket) => {
+    socket.on('error', () => {});
+    const flood = () => {
+      sent += 65_536;
+      // Zeros are numbers of the dialogue, and no key.
+      socket.write(Buffer.alloc(65_536), (error) => error ?? flood());
+    };
+    flood();
+  });
+  servers.push(flooding);
+  flooding.listen(0, '127.0.0.1');
+  await once(flooding, 'listening');
+  const { verdict } = await playWith((flooding.address() as AddressInfo).port, 'PSN-01');
+  expect(verdict).toBe('broken');
+  expect(sent).toBeLessThan(1 << 26);
+});
+
+test('a server that is not started again is broken once, and then not testable', async () => {
+  const port = await serve((step, message) => (step >= 4 ? KEY : message));
+  const device = perftestDevice('127.0.0.1', port, { first: 1, again: 2 });
+  const bench = {
+    line: new VirtualLine(),
+    device,
+    waits: { quiet: 1, patience: 1, slack: 1 },
+    connections: 0,
+  };
+  const [rule] = rules('PSN-01');
+  expect((await play(rule, bench)).verdict).toBe('deviation');
+  const server = servers.pop();
+  server?.close();
+  expect(await play(rule, bench)).toMatchObject({
+    verdict: 'broken',
+    why: [`ib_write_bw at port ${port} is not started again`],
+  });
+  expect(await play(rule, bench)).toMatchObject({
+    verdict: 'not testable',
+    why: [`no ib_write_bw at port ${port}`],
+  });
+});
+
 test('rules that need more than perftest has are not testable', async () => {
   const port = await serve((_, message) => message);
   for (const [id, why] of [
