@@ -249,7 +249,9 @@ export const connectionLifeRules = [
       t.want(again > 0, 'a READ is not retransmitted with retry count 1');
       t.want(again <= 1, 'a READ is retransmitted more than once with retry count 1');
       const other = await t.cm();
-      if ((await itsRead(other, t, LENGTHS.usual, { rnrRetryCount: 1 })) === undefined) return;
+      // A long ACK timer: while the tester is late, it would repeat the SEND, too.
+      const counts = { rnrRetryCount: 1, primaryAckTimeout: 20 };
+      if ((await itsRead(other, t, LENGTHS.usual, counts)) === undefined) return;
       other.answer('RC_RDMA_READ_RESPONSE_ONLY', 0, { payload: bytes(LENGTHS.usual) });
       for (const what of ['no SEND after the READ', 'a SEND is not retransmitted with RNR retry count 1']) {
         if (!t.want((await other.packet(isSend)) !== undefined, what)) return;
