@@ -6,6 +6,8 @@
 //
 // `node scripts/conform-docs.mjs --ladders LIST FILE...` writes test/evidence/conform/LIST.md: the packets of each rule, from the output of
 // `roce conform --json` against the device of this list.
+// `node scripts/conform-docs.mjs --runs LIST WAY FILE...` compares such output of several runs on one tree, and writes what differs into
+// test/evidence/conform/runs.json, of which conform-results.md has a table.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { CASE_RULES, isServedBy, LISTS, RULES as PLAYED } from '../packages/conform/dist/index.js';
@@ -72,6 +74,43 @@ ${parts.join('\n\n')}
 `;
 }
 
+const RUNS = page('test/evidence/conform/runs.json');
+
+/** What is alike in several runs, and what is not. @param files output of `roce conform --json`, of one run each */
+function compared(name, way, files) {
+  const runs = files.map((file) => JSON.parse(readFileSync(file, 'utf8')).results);
+  const seen = new Map();
+  for (const { id, verdict } of runs.flat()) seen.set(id, [...(seen.get(id) ?? []), verdict]);
+  const differ = [...seen].filter(
+    ([, verdicts]) => new Set(verdicts).size > 1 || verdicts.length < runs.length,
+  );
+  const seconds = runs.map((run) =>
+    Math.round(run.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / 1000),
+  );
+  const date = new Date().toISOString().slice(0, 10);
+  return {
+    device: name,
+    way,
+    date,
+    results: runs.map(({ length }) => length),
+    seconds,
+    differ: Object.fromEntries(differ),
+  };
+}
+
+function runsTable() {
+  const rows = JSON.parse(readFileSync(RUNS, 'utf8')).map(
+    ({ device, way, date, results, seconds, differ }) => {
+      const others = Object.entries(differ).map(([id, verdicts]) => {
+        const mark = LISTS[device].deviations[id]?.sometimes ? ' (at times)' : '';
+        return `${id}${mark}: ${verdicts.join(', ')}`;
+      });
+      return row(device, way, date, results.join(', '), others.join('; ') || 'none', seconds.join(', '));
+    },
+  );
+  return table(['device', 'way', 'date', 'verdicts of each run', 'that differ', 'seconds of each run'], rows);
+}
+
 /** Area of a rule: `PSN` of `PSN-01`. */
 const areaOf = (id) => id.split('-')[0];
 
@@ -134,6 +173,14 @@ device does something else than here. Rules without a verdict (–) need what th
 
 ${table(['device', 'is', 'pass', 'deviate', 'not testable'], totals)}
 
+## Runs that were repeated
+
+Several runs on one tree, one after the other, each with exit code 0. A rule that deviates *at times*, by the list of the device, may differ. Seconds are those of the rules; most of them are waits.
+
+${runsTable()}
+
+## Rules
+
 ${table(heads, rows)}
 
 ${details.join('\n')}`;
@@ -156,11 +203,21 @@ function quirks(text) {
 }
 
 const [, , command, list, ...files] = process.argv;
-if (command === '--ladders') {
+if (command === '--ladders' || command === '--runs') {
   if (!Object.hasOwn(LISTS, list ?? '') || files.length === 0)
-    throw new Error(`expected --ladders ${Object.keys(LISTS).join('|')} FILE...`);
+    throw new Error(`expected ${command} ${Object.keys(LISTS).join('|')} FILE...`);
   mkdirSync(page('test/evidence/conform'), { recursive: true });
-  writeFileSync(page(ladderPage(list)), ladders(list, files));
+}
+if (command === '--ladders') writeFileSync(page(ladderPage(list)), ladders(list, files));
+if (command === '--runs') {
+  const [way, ...outputs] = files;
+  const others = JSON.parse(readFileSync(RUNS, 'utf8')).filter(
+    (run) => run.device !== list || run.way !== way,
+  );
+  const runs = [...others, compared(list, way, outputs)].sort((a, b) =>
+    `${a.device} ${a.way}`.localeCompare(`${b.device} ${b.way}`),
+  );
+  writeFileSync(RUNS, `${JSON.stringify(runs, null, 2)}\n`);
 }
 
 const PAGES = {
