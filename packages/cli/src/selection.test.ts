@@ -116,6 +116,13 @@ test('VLAN, priority, DSCP, ECN and TTL of packets and flows', async () => {
   );
 });
 
+test.each([
+  ['vxlan-fragments.pcap', '3 not checked (they are in several IP fragments)'],
+  ['erspan2-trunc.pcap', '4 not checked (their ends are not in the frames)'],
+])('%s: why ICRCs were not checked', async (name, text) => {
+  expect((await roce('flows', join(captures, '../encapsulations', name))).out).toContain(text);
+});
+
 test('the messages of the connection manager by name, in a line, as fields and as JSON', async () => {
   const file = join(captures, 'cm_rping_refused.pcap');
   const { out } = await roce('dump', file);

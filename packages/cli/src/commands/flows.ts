@@ -111,14 +111,15 @@ function print(analysis: Analysis, form: TimeForm, terminal: Terminal): void {
 }
 
 /** Why ICRCs were not checked: packets without their ends have none to check. */
-const uncheckedReason = ({ cutFrames, cutLength, otherKinds, icrc }: Analysis['summary']): string =>
-  cutFrames === 0
-    ? otherKinds['a later fragment'] !== undefined && icrc.ok + icrc.bad > 0
-      ? ' (they are in several IP fragments)'
-      : ''
-    : cutLength === undefined
-      ? ' (cut by the capture)'
-      : ` (cut at ${cutLength} bytes by the capture)`;
+function uncheckedReason({ cutFrames, cutLength, otherKinds, icrc }: Analysis['summary']): string {
+  if (cutFrames > 0)
+    return cutLength === undefined ? ' (cut by the capture)' : ` (cut at ${cutLength} bytes by the capture)`;
+  // None at all: nobody asked for it.
+  if (icrc.ok + icrc.bad === 0) return '';
+  return otherKinds['a later fragment'] === undefined
+    ? ' (their ends are not in the frames)'
+    : ' (they are in several IP fragments)';
+}
 
 /** Of one direction, then of the other. */
 const both = <T>(a: T, b: T, text: (value: T) => string): string => `${text(a)} / ${text(b)}`;
