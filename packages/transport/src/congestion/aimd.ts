@@ -76,7 +76,9 @@ export class Aimd implements CongestionController {
       if (recovering) return;
     }
     this.#recoveryPsn = sendPsn;
-    if (loss === Loss.TIMEOUT && !this.#isSilent) {
+    if (loss === Loss.TIMEOUT) {
+      // The same packets again: what they showed of the path is known already (RFC 5681 §3.1).
+      if (this.#isSilent) return;
       this.#windowBefore = this.window;
       this.#thresholdBefore = this.#threshold;
       this.#isSilent = true;
