@@ -38,7 +38,8 @@ export class LossBursts {
 
   /** Nothing was lost, nor suspected, for all that counts. */
   get isNone(): boolean {
-    return !this.areSeen && this.#suspicions === 0 && this.#mean === DISTANCE_MAX;
+    const isSuspected = this.#suspicions > 0 && this.#sinceSuspected < DISTANCE_MAX;
+    return !this.areSeen && !isSuspected && this.#mean === DISTANCE_MAX;
   }
 
   acknowledged(packets: number): void {
@@ -46,6 +47,7 @@ export class LossBursts {
     this.#calm += packets;
     this.#sinceSuspected += packets;
     if (this.areSeen) this.#judge();
+    if (this.#since >= FORGOTTEN) this.#mean = DISTANCE_MAX;
   }
 
   /** An answer shows a loss. A timeout shows none: the peer may be slow. */

@@ -183,6 +183,30 @@ describe('an answer', () => {
     }
   });
 
+  // Once frequent losses stayed frequent for as long as the connection lived, and each probe of a slow peer cost all that was in flight.
+  test('shows no loss any more, once nothing was lost for 65,536 packets', () => {
+    const { probe, losses, send, progress, clock, frequent } = setUp();
+    frequent();
+    losses.acknowledged(65_535);
+    expect([losses.isFrequent, losses.isNone]).toEqual([true, false]);
+    losses.acknowledged(1);
+    expect([losses.isFrequent, losses.isNone]).toEqual([false, true]);
+    send(1, 10);
+    progress(1, 100);
+    expect(probe.showsLoss(clock[0], 1)).toBe(false);
+  });
+
+  test('that was a suspicion is none any more after 1,024 packets', () => {
+    const { losses, send, progress } = setUp();
+    send(10);
+    progress(10, 120);
+    progress(11, 100);
+    losses.acknowledged(1023);
+    expect(losses.isNone).toBe(false);
+    losses.acknowledged(1);
+    expect(losses.isNone).toBe(true);
+  });
+
   test('to all, a round trip later and once only, shows that the probe repaired a loss (RFC 8985 §7.4.2)', () => {
     const { losses, send, progress } = setUp();
     for (const seen of [false, false, true]) {

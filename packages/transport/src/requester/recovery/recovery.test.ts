@@ -97,3 +97,31 @@ test('one that lost a packet enters from then on, and knows how many were acknow
   answer(next() + 5);
   expect(entered()).toBe(true);
 });
+
+// Once it entered for as long as it lived, and READ responses never came by the quick way again.
+test('one that has lost nothing for 65,536 packets does not enter any more', () => {
+  const { hand, post, answer, entered, next } = setUp();
+  const mr = hand.side.register(new ArrayBuffer(1 << 12));
+  post();
+  hand.out();
+  hand.now += 20;
+  answer(next(), NakCode.PSN_SEQUENCE_ERROR);
+  expect(hand.out()).toHaveLength(3);
+  hand.now += 20;
+  let psn = next() + 2;
+  answer(psn);
+  const exchange = () => {
+    const list = [{ mr, length: 10 * 256 }];
+    hand.side.post({ opcode: 'RDMA_WRITE', sge: list, remote: { addr: 0n, rkey: 0 }, flags: 0 });
+    expect(hand.drain()).toBe(10);
+    hand.now += 20;
+    psn += 10;
+    answer(psn);
+  };
+  for (let i = 0; i < 6550; i++) exchange();
+  expect(entered()).toBe(true);
+  for (let i = 0; i < 5; i++) exchange();
+  entered();
+  for (let i = 0; i < 5; i++) exchange();
+  expect(entered()).toBe(false);
+});

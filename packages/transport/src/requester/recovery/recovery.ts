@@ -36,7 +36,8 @@ const NONE = -1;
  * While `idle`, nothing was lost, nothing is retransmitted, and no probe is out: then only that word is looked at, and the packets that are acknowledged
  * meanwhile are counted once it ends.
  *
- * Promise: idle again only with everything as in a new connection, but for the count of packets since the last loss.
+ * Promise: idle again only with everything as in a new connection, but for the count of packets since the last loss, and for what is known of the
+ * peer, which is looked at after a loss alone.
  */
 export class Recovery {
   /** Nothing was lost: the only look that a connection without losses costs. */
@@ -130,11 +131,12 @@ export class Recovery {
   /** Goes to rest where nothing is left of what woke it. */
   #rest(): void {
     const { flight, reads } = this.#parts;
-    if (!this.#losses.isNone || !this.#probe.isQuiet || !this.#peer.isFresh || this.ackTimer.isUnsettled)
+    if (!this.#losses.isNone || !this.#probe.isQuiet || !this.#peer.isSettled || this.ackTimer.isUnsettled)
       return;
     if (this.#repair.active || reads.early.count > 0 || flight.cursor.psn !== flight.sendPsn) return;
     this.#mayBeSlow = false;
     this.#refusedPsn = NONE;
+    this.#peer.forgetNak();
     this.#missing.forget();
     this.#counted = flight.acknowledgedPackets;
     (this as Own<Recovery>).idle = true;

@@ -63,9 +63,14 @@ export class SelectiveRepeat {
     return this.#learned;
   }
 
-  /** As in a new connection: no NAK was heard, and nothing is on its way again. */
-  get isFresh(): boolean {
-    return !this.#learned && this.#naks === 0 && this.#lastNak === NONE && !this.#isOpen && !this.#isTrying;
+  /** Nothing is on its way again. */
+  get isSettled(): boolean {
+    return !this.#isOpen && !this.#isTrying;
+  }
+
+  /** The last NAK is of long ago, and its PSN comes again. What the peer has shown of itself counts for the whole connection. */
+  forgetNak(): void {
+    this.#lastNak = NONE;
   }
 
   /** All in flight was retransmitted for a gap, and nothing shows that the peer keeps early packets. */
