@@ -1,5 +1,4 @@
 export { explainDescriptors } from './descriptors.ts';
-export { DgramLink, type DgramLinkOptions } from './dgram.ts';
 export type { FaultOptions } from './fault-path.ts';
 export { FaultLink } from './faults.ts';
 export { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';

@@ -6,8 +6,7 @@
  * parts of a super-packet: so a retransmission is not taken for a packet that a capture shows twice. Received ones have the
  * Identification that was seen or solved. A received packet whose ICRC was wrong keeps it, and has a comment.
  */
-import { LinkType } from '@node-roce/pcap';
-import { type CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
+import type { CaptureWriter } from '@node-roce/pcap/node';
 import {
   gatherSlot,
   Icrc,
@@ -58,6 +57,11 @@ export class TracerLink extends LinkWrapper {
    * @param buffer bytes that may wait for the file before packets are left out
    */
   static async open(inner: Link, path: string, buffer = DEFAULT_BUFFER): Promise<TracerLink> {
+    // Here, because most programs trace nothing: with the writer, Node loads a reader and decompressors.
+    const [{ createCaptureFile }, { LinkType }] = await Promise.all([
+      import('@node-roce/pcap/node'),
+      import('@node-roce/pcap'),
+    ]);
     const file = await createCaptureFile(path, {
       application: 'node-roce',
       interfaces: [{ linkType: LinkType.RAW, name: inner.gids.map((g) => g.address).join(' ') }],
