@@ -161,9 +161,9 @@ export class Adapter {
     return this.#context.deadlines.next[0];
   }
 
-  /** Whether `advance` has to be called now: the clock has reached `nextDeadline`. */
+  /** Whether `advance` has to be called now: a timer is due. */
   get isDue(): boolean {
-    return this.#context.deadlines.next[0] <= this.clock[0];
+    return this.#context.deadlines.isDue;
   }
 
   /** True if a call of `transmit` may add something now. */

@@ -27,6 +27,10 @@ test('runs each waiter at its time, none early, none forgotten, whatever is set,
           const earliest = Math.min(...waiters.map((w) => Math.min(...w.timers)));
           expect(deadlines.next[0]).toBeLessThanOrEqual(earliest);
           expect(deadlines.check()).toBeUndefined();
+          // A time that a timer was once set to, and has left, is none.
+          expect(deadlines.isDue).toBe(earliest <= clock[0]);
+          expect(deadlines.check()).toBeUndefined();
+          expect(deadlines.next[0]).toBeLessThanOrEqual(earliest);
           deadlines.run(100);
           expect(waiters.filter((w) => Math.min(...w.timers) <= clock[0])).toEqual([]);
           expect(deadlines.check()).toBeUndefined();

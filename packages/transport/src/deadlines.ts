@@ -88,23 +88,33 @@ export class Deadlines {
     for (let ran = 0; ran < limit && this.#size > 0; ran++) {
       const id = this.#heap[0];
       if (this.#keys[id] > now) return;
-      const timer = this.#earliest(id);
-      if (timer < 0) {
-        this.#remove(id);
-        continue;
-      }
-      if (this.#timers[id][timer] > now) {
-        this.#keys[id] = this.#timers[id][timer];
-        this.#down(0);
-        this.#show();
-        continue;
-      }
+      if (this.#wasEarly(id)) continue;
       this.#remove(id);
       (this.#waiters[id] as Waiter).timersDue();
       if (this.#waiters[id] === undefined) continue;
       const next = this.#earliest(id);
       if (next >= 0) this.armed(id, next);
     }
+  }
+
+  /** Whether a timer is due, and not only a time that it was once set to: that makes place for the next time. */
+  get isDue(): boolean {
+    while (this.#next[0] <= this.#clock[0]) if (!this.#wasEarly(this.#heap[0])) return true;
+    return false;
+  }
+
+  /** The first waiter's time has come. @returns whether its timers have moved meanwhile; then it is put where it belongs */
+  #wasEarly(id: number): boolean {
+    const timer = this.#earliest(id);
+    if (timer < 0) {
+      this.#remove(id);
+      return true;
+    }
+    if (this.#timers[id][timer] <= this.#clock[0]) return false;
+    this.#keys[id] = this.#timers[id][timer];
+    this.#down(0);
+    this.#show();
+    return true;
   }
 
   /** The broken promise, if there is one. */
