@@ -168,7 +168,8 @@ export class Adapter {
 
   /** Whether `advance` has to be called now: a timer is due. */
   get isDue(): boolean {
-    return this.#context.deadlines.isDue;
+    const { deadlines } = this.#context;
+    return deadlines.next[0] <= this.clock[0] && deadlines.isDue;
   }
 
   /** Whether all that waits to be sent is an ACK that `transmit` held back. */
