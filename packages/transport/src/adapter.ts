@@ -124,20 +124,15 @@ export class Adapter {
     context.publish();
   }
 
-  /**
-   * Appends the packets that may be sent to the batch; returns their number.
-   *
-   * @param hold whether the answer of a program that polls may leave without the ACK of the message that it answers: the ACK leaves with the
-   *   next call without it (`holdsAck`), which has to be soon
-   */
-  transmit(batch: TxBatch, hold = false): number {
+  /** Appends the packets that may be sent to the batch; returns their number. */
+  transmit(batch: TxBatch): number {
     const context = this.#context;
     this.#answerDoorbells();
     const before = batch.count;
     // From here on: a request that fails after some packets withdraws them.
     context.batches.open(batch);
     if (context.farewells.waiting) context.farewells.transmit(batch);
-    context.scheduler.fill(batch, hold);
+    context.scheduler.fill(batch);
     context.publish();
     if (batch.count === 0) context.batches.close(batch);
     const added = batch.count - before;
@@ -170,12 +165,6 @@ export class Adapter {
   get isDue(): boolean {
     const { deadlines } = this.#context;
     return deadlines.next[0] <= this.clock[0] && deadlines.isDue;
-  }
-
-  /** Whether all that waits to be sent is an ACK that `transmit` held back. */
-  get holdsAck(): boolean {
-    const { scheduler, farewells } = this.#context;
-    return scheduler.holdsAck && !farewells.waiting && this.#doorbells.used === 0;
   }
 
   /** True if a call of `transmit` may add something now. */

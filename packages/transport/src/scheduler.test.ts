@@ -59,7 +59,6 @@ function make(capacity = 64) {
       destroyed?: boolean;
       answersFirst?: boolean;
       dozes?: boolean;
-      ack?: boolean;
     },
   ) => {
     const left = {
@@ -70,8 +69,6 @@ function make(capacity = 64) {
       answersFirst: true,
       /** Asks to be woken once it has no requests. */
       dozes: false,
-      /** What it owes is an ACK that may wait. */
-      ack: false,
       turns: 0,
       ...has,
     };
@@ -86,9 +83,6 @@ function make(capacity = 64) {
         return left.dozes && left.requests === 0;
       },
       answersFirst: left.answersFirst,
-      get owesAckAlone() {
-        return left.ack;
-      },
       wantsTurn: () => scheduler.wantsTurn(turns),
       sendRequests(_batch, budget) {
         left.turns++;
@@ -107,17 +101,13 @@ function make(capacity = 64) {
     const turns = new SenderTurns(self);
     if (left.requests > 0) scheduler.wantsTurn(turns);
     if (left.replies + left.reads > 0) scheduler.wantsReplyTurn(turns);
-    const asks = () => {
-      scheduler.wantsTurn(turns);
-      scheduler.wantsReplyTurn(turns);
-    };
-    return Object.assign(left, { asks });
+    return left;
   };
   /** A batch, and the events noted meanwhile. */
-  const fill = (hold = false) => {
+  const fill = () => {
     batch.clear();
     log.length = 0;
-    scheduler.fill(batch, hold);
+    scheduler.fill(batch);
     return [...log];
   };
   return { scheduler, sender, fill };
@@ -160,69 +150,6 @@ test('of one sender alone, an answer leaves before the ACK of the message that i
   const { sender, fill } = make();
   sender('a', { requests: 2, replies: 1 });
   expect(fill()).toEqual(['a requests 2', 'a replies 1']);
-});
-
-test('where it may, the ACK waits, and leaves with the next answer or alone', () => {
-  const { scheduler, sender, fill } = make();
-  const a = sender('a', { requests: 1, replies: 1, dozes: true, ack: true });
-  expect(fill(true)).toEqual(['a requests 1']);
-  expect([scheduler.busy, scheduler.holdsAck]).toEqual([true, true]);
-  a.requests = 2;
-  a.asks();
-  expect(scheduler.holdsAck).toBe(false);
-  expect(fill(true)).toEqual(['a requests 2']);
-  a.requests = 1;
-  a.asks();
-  expect(fill()).toEqual(['a requests 1', 'a replies 1']);
-  expect([scheduler.busy, scheduler.holdsAck]).toEqual([false, false]);
-  a.requests = a.replies = 1;
-  a.asks();
-  expect(fill(true)).toEqual(['a requests 1']);
-  expect(fill()).toEqual(['a replies 1']);
-  expect(scheduler.busy).toBe(false);
-});
-
-test.each([
-  [
-    'it owes more than an ACK',
-    { requests: 1, replies: 1, reads: 1, dozes: true },
-    ['requests 1', 'replies 1', 'reads 1'],
-  ],
-  [
-    'its program was woken by an event',
-    { requests: 1, replies: 1, ack: true, dozes: true, answersFirst: false },
-    ['replies 1', 'requests 1'],
-  ],
-  [
-    'it has more requests than fit',
-    { requests: 40, replies: 1, ack: true, dozes: true },
-    ['requests 32', 'requests 8', 'replies 1'],
-  ],
-  ['it may have more requests', { requests: 1, replies: 1, ack: true }, ['requests 1', 'replies 1']],
-  ['it has no answer', { replies: 1, ack: true, dozes: true }, ['replies 1']],
-])('no ACK waits where %s', (_what, has, expected) => {
-  const { scheduler, sender, fill } = make();
-  sender('a', has);
-  expect(fill(true)).toEqual(expected.map((each) => `a ${each}`));
-  expect([scheduler.busy, scheduler.holdsAck]).toEqual([false, false]);
-});
-
-test('an ACK that waits holds back nothing of others', () => {
-  const { scheduler, sender, fill } = make();
-  sender('a', { requests: 1, replies: 1, dozes: true, ack: true });
-  fill(true);
-  sender('b', { replies: 1 });
-  expect(scheduler.holdsAck).toBe(false);
-  expect(fill()).toEqual(['a replies 1', 'b replies 1']);
-});
-
-test('one that is destroyed while its ACK waits owes nothing', () => {
-  const { scheduler, sender, fill } = make();
-  const a = sender('a', { requests: 1, replies: 1, dozes: true, ack: true });
-  fill(true);
-  a.destroyed = true;
-  expect(fill()).toEqual([]);
-  expect([scheduler.busy, scheduler.holdsAck]).toEqual([false, false]);
 });
 
 test('not so where the program was woken by an event', () => {

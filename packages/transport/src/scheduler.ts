@@ -22,8 +22,6 @@ export interface Sender {
   readonly sleeps: boolean;
   /** Whether its requests may leave before the ACK of the message that they answer. */
   readonly answersFirst: boolean;
-  /** Whether it owes an ACK and nothing else, and that ACK may leave with a later answer. */
-  readonly owesAckAlone: boolean;
   /** Adds up to `budget` requests to the batch; returns how many. */
   sendRequests(batch: TxBatch, budget: number): number;
   /** Adds up to `budget` replies to the batch, without `reads` up to the first READ response; returns how many. */
@@ -48,17 +46,10 @@ export class SenderTurns {
 export class Scheduler {
   readonly #replies = new TurnQueue<Sender>();
   readonly #bulk = new TurnQueue<Sender>();
-  /** The last `fill` held an ACK back. */
-  #held = false;
 
   /** Whether anyone waits for a turn. */
   get busy(): boolean {
     return this.#bulk.length > 0 || this.#replies.length > 0;
-  }
-
-  /** Whether all that waits is the ACK that the last `fill` held back. */
-  get holdsAck(): boolean {
-    return this.#held && this.#replies.length === 1 && this.#bulk.length === 0;
   }
 
   /** A sender may have requests or READ responses to send. */
@@ -71,33 +62,16 @@ export class Scheduler {
     this.#replies.push(turns.replies);
   }
 
-  /**
-   * Gives turns until all had theirs and have nothing more to send, or the batch is full.
-   *
-   * @param hold whether an answer may leave without the ACK of the message that it answers, which then waits for the next `fill`
-   */
-  fill(batch: TxBatch, hold = false): void {
-    this.#held = false;
+  /** Gives turns until all had theirs and have nothing more to send, or the batch is full. */
+  fill(batch: TxBatch): void {
     // Where one sender alone has something to send, the answer of a program that polls leaves before the ACK of the message
     // that it answers: the peer waits for the answer. Otherwise ACKs go first, as those of hardware do: `ib_send_lat -e` of
     // perftest 4.5 waits for ever if the answer wakes it before the ACK is there (docs/quirks.md).
     const alone = this.#bulk.length === 1 && this.#replies.length === 1;
-    if (alone && this.#bulk.first === this.#replies.first && this.#bulk.first?.answersFirst) {
-      if (hold && this.#fillAnswer(batch, this.#bulk.first)) return;
+    if (alone && this.#bulk.first === this.#replies.first && this.#bulk.first?.answersFirst)
       this.#fillBulk(batch);
-    }
     this.#fillReplies(batch);
     if (this.#bulk.length > 0) this.#fillBulk(batch);
-  }
-
-  /** The requests of the only sender, without its ACK. False where that can't wait, or more requests do. */
-  #fillAnswer(batch: TxBatch, sender: Sender): boolean {
-    if (!sender.owesAckAlone || sender.destroyed) return false;
-    const turn = this.#bulk.shift();
-    const sent = sender.sendRequests(batch, Math.min(TURN_PACKETS, (batch.capacity - batch.count + 1) >> 1));
-    this.#held = sent > 0 && sender.sleeps;
-    if (!this.#held) this.#bulk.push(turn);
-    return this.#held;
   }
 
   /** Each sender that owes replies has one turn. */

@@ -372,12 +372,6 @@ export class QueuePair extends QueueShell implements Owner, Sender {
     return !this.recvCq.wakes;
   }
 
-  /** Peers that know of ACKs ahead wait for one as ours do: others may mind how late it comes (docs/quirks.md). */
-  get owesAckAlone(): boolean {
-    if (!this.#mayOwe || this.#keepEarly !== 'ahead' || this.#credits) return false;
-    return this.responder.owesAckAlone === true && this.#notification?.wanted !== true;
-  }
-
   sendRequests(batch: TxBatch, budget: number): number {
     if (this.state === QpStateCode.ERR || this.state === QpStateCode.SQE) this.posted();
     return this.requester.transmit(batch, budget);

@@ -16,7 +16,7 @@ import { endConnection } from './ends.ts';
 import { AtomicResult, executeAtomicWrite, executeSend, executeWrite } from './execute.ts';
 import { InboundMessage } from './message.ts';
 import { NO_TARGET, RemoteTarget } from './remote-target.ts';
-import { ReplyKind, ReplyQueue } from './replies.ts';
+import { ReplyQueue } from './replies.ts';
 import { ReplyPackets } from './reply-packets.ts';
 import { ResponderResources, resourcesFor } from './resources.ts';
 import type { Responder } from './responder.ts';
@@ -93,10 +93,6 @@ export class RcResponder implements Responder {
 
   get owed(): number {
     return this.#replies.count;
-  }
-
-  get owesAckAlone(): boolean {
-    return this.#replies.count === 1 && this.#replies.kind === ReplyKind.ACK;
   }
 
   /** Of READs and atomics that were executed it is known which ones the peer may repeat; of others, they are at most as many as it has in flight. */

@@ -24,8 +24,6 @@ export interface Responder {
   receiveRun?(packet: InboundPacket, most: number, step: number): number;
   /** Replies that wait to be sent. */
   readonly owed: number;
-  /** RC: whether that is one ACK. */
-  readonly owesAckAlone?: boolean;
   /**
    * Adds up to `budget` replies to the batch, and returns how many. Without `reads` it stops at the first READ
    * response: short replies do not wait behind those of other queue pairs.

@@ -16,22 +16,6 @@ const PROMPT_MICROSECONDS = 100;
 const SURE_ANSWERS = 64;
 const SURE_MICROSECONDS = 3_000;
 
-/**
- * The ACK of a message that a polling program has answered waits for its next answers, if each of the last ones came within so long after the one
- * before, µs, and no longer than this. With the time of a round trip on top, that is below the least time after which a peer asks for an ACK (50 µs).
- */
-const HOLD_MICROSECONDS = 20;
-/**
- * So many of them in a row; after each ACK that waited in vain, because the peer waited for it, twice as many, and at most so many; one less after each
- * that did not.
- */
-const ALTERNATIONS = 16;
-const ALTERNATIONS_MAX = 4096;
-/** Answers that leave without the ACK, at most, whatever the clock. */
-const ANSWERS_MAX = 8;
-/** Packets that bring one message: that, and an ACK. */
-const MESSAGE_PACKETS = 2;
-
 /** Judges by how soon the last answers came, of the program in this thread and of those in other processes. */
 export class Patience {
   /** The last turn ended early: what it has to send is still to be looked at. */
@@ -48,13 +32,6 @@ export class Patience {
   #cameAt = UNKNOWN;
   /** How often requests of sources came soon after packets, since a reply was owed and none came. */
   #answers = 0;
-  /** When the polling program last answered; how often in a row it did so soon after the time before; how often it has to, before an ACK waits. */
-  #answeredAt = UNKNOWN;
-  #alternations = 0;
-  #needed = ALTERNATIONS;
-  /** Since when an ACK waits for further answers. */
-  #heldSince = UNKNOWN;
-  #heldAnswers = 0;
 
   /** @param time the time of the pump's turn, µs, first */
   constructor(time: Float64Array) {
@@ -91,42 +68,6 @@ export class Patience {
     this.#cameAt = UNKNOWN;
   }
 
-  /** A program that polls answers now what so many packets have brought. @returns whether the ACK may wait for its next answers */
-  alternates(packets: number): boolean {
-    const now = this.#time[0];
-    const isSoon = now - this.#answeredAt <= HOLD_MICROSECONDS && packets <= MESSAGE_PACKETS;
-    this.#answeredAt = now;
-    this.#alternations = isSoon ? this.#alternations + 1 : 0;
-    if (this.#heldSince === UNKNOWN) return this.#alternations >= this.#needed;
-    if (isSoon && now - this.#heldSince < HOLD_MICROSECONDS && this.#heldAnswers < ANSWERS_MAX) return true;
-    this.#heldSince = UNKNOWN;
-    this.#needed = Math.max(ALTERNATIONS, this.#needed - 1);
-    return false;
-  }
-
-  /** The answer left without the ACK. */
-  held(): void {
-    if (this.#heldSince !== UNKNOWN) {
-      this.#heldAnswers++;
-      return;
-    }
-    this.#heldSince = this.#answeredAt;
-    this.#heldAnswers = 1;
-  }
-
-  /** Whether the ACK that waits is to leave without an answer. */
-  get isHeldInVain(): boolean {
-    if (this.#heldSince !== UNKNOWN && this.#time[0] - this.#answeredAt < HOLD_MICROSECONDS) return false;
-    this.#missed();
-    return true;
-  }
-
-  #missed(): void {
-    this.#heldSince = UNKNOWN;
-    this.#alternations = 0;
-    this.#needed = Math.min(2 * this.#needed, ALTERNATIONS_MAX);
-  }
-
   /** Called when the owed replies have left; `alone` where that was a batch without an answer. */
   paid(alone: boolean): void {
     if (alone) this.#answers = 0;
@@ -149,8 +90,6 @@ export class Patience {
 
   /** A turn of the loop begins, not one of a program that polls. */
   loops(): void {
-    this.#alternations = 0;
-    if (this.#heldSince !== UNKNOWN) this.#missed();
     if (this.#wokeAt !== UNKNOWN) this.#isPrompt = false;
   }
 

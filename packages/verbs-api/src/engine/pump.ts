@@ -99,8 +99,6 @@ export class Pump {
   /** How long a timer that is due has waited for the socket to run dry, and the time of the last batch, µs. */
   #waited = 0;
   #lastBatch = 0;
-  /** Packets of the last batch that came. */
-  #lastCount = 0;
   #watchers: (() => void)[] = [];
 
   constructor(adapter: Adapter, link: Link, diagnostics: Diagnostics) {
@@ -194,7 +192,7 @@ export class Pump {
         this.#tell();
         return true;
       }
-      const sent = this.#sendDue(polled);
+      const sent = this.#send();
       if (this.#received) this.#tell();
       return !drained || sent || this.#received;
     } finally {
@@ -226,8 +224,7 @@ export class Pump {
     if (owing) {
       patience.owing = false;
       this.#tick();
-      const hold = answers && patience.alternates(this.#lastCount);
-      patience.paid(this.#send(hold) && !patience.posted);
+      patience.paid(this.#send() && !patience.posted);
     }
     patience.receives();
     return owing && answers;
@@ -262,7 +259,6 @@ export class Pump {
       if (count === 0) return true;
       const emptied = time[MORE] === 0 && count < FEW_PACKETS;
       this.#received = true;
-      this.#lastCount = count;
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
       const now = time[0];
       if (this.#adapter.isDue) {
@@ -282,7 +278,7 @@ export class Pump {
         else this.#send();
         return false;
       }
-      this.#sendDue(polled);
+      this.#send();
       // A timer that is due has to know what came meanwhile.
       if (emptied && !this.#adapter.isDue) return true;
     }
@@ -311,26 +307,17 @@ export class Pump {
     this.#send();
   }
 
-  /** All but an ACK that waits for the next answer of the program that polls. */
-  #sendDue(polled: Ring | undefined): boolean {
-    if (polled !== undefined && this.#adapter.holdsAck && !this.#patience.isHeldInVain) return false;
-    return this.#send();
-  }
-
-  /** At the time of the turn. @param hold whether an ACK may wait for the next answer */
-  #send(hold = false): boolean {
+  /** At the time of the turn. */
+  #send(): boolean {
     const time = this.#time;
     const { count } = this.#tx;
     let any = false;
     if (count > 0 && !this.#flush()) return false;
     const end = time[0] + SEND_MICROSECONDS;
     for (let i = 0; i < SEND_BATCHES && time[0] < end && this.#adapter.wantsToSend; i++) {
-      if (this.#adapter.transmit(this.#tx, hold) === 0) return any;
+      if (this.#adapter.transmit(this.#tx) === 0) return any;
       any = true;
       if (!this.#flush()) return any;
-      if (!hold || !this.#adapter.holdsAck) continue;
-      this.#patience.held();
-      return any;
     }
     return any;
   }
