@@ -65,7 +65,7 @@ export const MUTANTS = [
     'psnDiff(unackedPsn, this.#flightEnd) > 0',
   ],
   ['requester/credits.ts', 'if (psnDiff(limit, this.#limit) <= 0) return false;', ''],
-  ['sge.ts', 'if (!mr || mr.pd !== pd ||', 'if (!mr ||'],
+  ['sge.ts', 'if (!mr || mr.pd !== pd || (mr.access & access)', 'if (!mr || (mr.access & access)'],
   [
     'requester/recovery/missing-responses.ts',
     'this.#psn === unackedPsn && this.#restartsThen === this.#restarts',

@@ -1,8 +1,8 @@
-/** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
+/** Scatter/gather lists: the check of a whole list, and the payload of one packet at a time into the memory that it names. */
+import { Access } from './constants.ts';
 import type { Context } from './context.ts';
 import type { SendQueue } from './qp/send-queue.ts';
 import { SendWqe, SGE_WORDS, Sge } from './rings.ts';
-import { scatter } from './scatter.ts';
 
 /**
  * The bytes of a list, or −1 where an element is not wholly in a valid region of the PD
@@ -27,6 +27,49 @@ export function checkList(
     total += length;
   }
   return total;
+}
+
+/** Outcome of a scatter: bytes that did not fit, or an element whose region or memory is gone. */
+export const Scattered = { OK: 0, TOO_LONG: 1, PROTECTION: 2 } as const;
+
+/**
+ * Copies `length` bytes of the slab, or of `own`, to byte `offset` of the list of `count` elements at word
+ * `first`. Each element is checked again: its region may have gone since the whole list was checked.
+ */
+export function scatter(
+  context: Context,
+  pd: number,
+  words: Uint32Array,
+  first: number,
+  count: number,
+  offset: number,
+  source: number,
+  length: number,
+  own?: Uint8Array,
+): number {
+  for (let i = 0, w = first; length > 0; i++, w += SGE_WORDS) {
+    if (i >= count) return Scattered.TOO_LONG;
+    const size = words[w + Sge.LENGTH];
+    if (offset >= size) {
+      offset -= size;
+      continue;
+    }
+    const take = Math.min(size - offset, length);
+    const mr = context.memory.byLkey(words[w + Sge.LKEY] | 0);
+    if (!mr || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
+    const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
+    if (at < 0) return Scattered.PROTECTION;
+    if (!mr.isNull) {
+      const placed = own
+        ? context.write(own, source, mr, at + offset, take)
+        : context.place(source, mr, at + offset, take);
+      if (!placed) return Scattered.PROTECTION;
+    }
+    source += take;
+    length -= take;
+    offset = 0;
+  }
+  return Scattered.OK;
 }
 
 /** A response's payload into the list of a send entry, at byte `offset`. */

@@ -7,8 +7,7 @@ import type { Context } from './context.ts';
 import { DEVICE_LIMITS, type MrCreated } from './control.ts';
 import { Memory } from './memory.ts';
 import { SGE_WORDS, Sge } from './rings.ts';
-import { Scattered, scatter } from './scatter.ts';
-import { checkList } from './sge.ts';
+import { checkList, Scattered, scatter } from './sge.ts';
 import { addFragment } from './slots.ts';
 
 /** A region over bytes 100 … 199 of a buffer, and a list that begins at the third word. */
