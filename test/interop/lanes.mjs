@@ -6,7 +6,7 @@ import { controlFilters } from './control.mjs';
 import { spawnInNamespaces } from './namespaces.mjs';
 
 /** Samples that are always the same. They wait longer for whatever they wait for: a busy machine makes them slow, and not fail. */
-const FIXED = ['gate', 'control'];
+export const FIXED = ['gate', 'control'];
 const FIXED_PATIENCE = '5';
 
 const here = fileURLToPath(new URL('.', import.meta.url));

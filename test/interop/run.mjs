@@ -19,7 +19,7 @@ import { fileURLToPath } from 'node:url';
 import { sweep } from '../tiers/sweep.mjs';
 import { controlCases } from './control.mjs';
 import { buildGuest, installPackages } from './image.mjs';
-import { runLanes } from './lanes.mjs';
+import { FIXED, runLanes } from './lanes.mjs';
 import { options } from './options.mjs';
 import { fail } from './packages.mjs';
 import { buildUmKernel, hasUmKernel } from './um/kernel.mjs';
@@ -50,6 +50,13 @@ function umKernel() {
   }
 }
 
+/** Whether this run plays programs-host.test.ts, which needs packages that no other file does. */
+const playsHostPrograms = () =>
+  !prepare &&
+  shell !== 'only' &&
+  !FIXED.includes(sample) &&
+  (filters.length === 0 || filters.some((filter) => 'programs-host.test.ts'.includes(filter)));
+
 /** Cases of the sample `control` that the report does not have: a test was renamed, or not played. */
 function missingCases({ testResults }) {
   const played = new Set(
@@ -62,7 +69,7 @@ function missingCases({ testResults }) {
   return controlCases(guest).filter(({ file, name }) => !played.has(`${file}: ${name}`));
 }
 
-installPackages();
+installPackages(playsHostPrograms());
 let image;
 try {
   image = buildGuest(guest);

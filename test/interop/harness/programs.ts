@@ -79,10 +79,10 @@ export function startHere(device: DeviceServer, ...command: string[]): Playing {
   return { ended, kill: () => void child.kill() };
 }
 
-/** Starts a command of the guest. */
-export function startThere(guest: Guest, line: string): Playing {
+/** Starts a command of the guest. It is killed after `timeout` ms. */
+export function startThere(guest: Guest, line: string, timeout = 60_000): Playing {
   const aborter = new AbortController();
-  const ended = guest.exec(line, { timeout: 60_000, signal: aborter.signal });
+  const ended = guest.exec(line, { timeout, signal: aborter.signal });
   onTestFinished(() => aborter.abort());
   return {
     ended: ended.then(({ code, stdout, stderr }) => ({ code, output: stdout + stderr })),
