@@ -43,7 +43,7 @@ async function arm64(...args: string[]): Promise<string> {
 /** The tests as one program: vitest is `arm64/vitest.ts`, the addon and the packages are those of the checkout. */
 async function bundleTests(): Promise<string> {
   const { build } = createRequire(join(root, 'packages/capture/package.json'))('esbuild');
-  const runs = FILES.map((name) => `await runFile('${name}', () => import('../${name}.test.ts'));`);
+  const runs = FILES.map((name) => `await runFile('${name}', () => import('./${name}.test.ts'));`);
   const contents = ["import { runFile } from 'vitest';", ...runs].join('\n');
   const plugin = {
     name: 'arm64',
