@@ -7,7 +7,7 @@ listener.accept().then((connection) => {
   stream.pipe(stream);
 });
 
-// The client: another program, or the same.
+// The client, here in the same program.
 const stream = (await connect('localhost:7471')).stream();
 stream.end('hello');
 for await (const bytes of stream) console.log(`${bytes}`);
