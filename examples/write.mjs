@@ -1,6 +1,6 @@
 import { openDevice } from 'node-roce';
 
-// Two devices of one program; the peer may as well be an rdma_rxe or a ConnectX on another machine.
+// Two devices of one program; the peer may as well be an rdma_rxe on another machine.
 const a = await openDevice({ address: '127.0.0.1' });
 const b = await openDevice({ address: '127.0.0.2' });
 
