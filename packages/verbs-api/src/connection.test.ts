@@ -45,6 +45,7 @@ describe('the exchange over TCP', () => {
   ])('%s is refused', async (_name, text, message) => {
     const at = { host: '127.0.0.1', port: await freePort() };
     const serving = exchangeAsServer(at);
+    // Listens already as the call returns: whoever connects then is not refused.
     const socket = connect(at);
     socket.on('error', () => {});
     const server = await serving;

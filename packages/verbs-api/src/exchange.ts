@@ -3,7 +3,7 @@
  * regions, and whatever else they have to agree on.
  */
 import { once } from 'node:events';
-import type { AddressInfo, Server, Socket } from 'node:net';
+import { type AddressInfo, connect as connectTcp, createServer, type Server, type Socket } from 'node:net';
 import { invalid, RoceError } from '@node-roce/transport';
 import { EventQueue } from './event-queue.ts';
 import { checkCall, checkWaitOptions } from './option-types.ts';
@@ -196,15 +196,11 @@ export class ExchangeServer implements AsyncDisposable {
   }
 }
 
-/** Loaded here, because programs with a connection manager exchange nothing by TCP. */
-const net = () => import('node:net');
-
 /** Listens for programs that call `exchangeAsClient`. Rejects with EADDRINUSE where the port is taken. */
 export async function exchangeServer(address: ExchangeAddress): Promise<ExchangeServer> {
   checkAddress(address);
   const { host, port, signal } = address;
   signal?.throwIfAborted();
-  const { createServer } = await net();
   const server = createServer();
   server.listen({ host, port });
   try {
@@ -221,8 +217,7 @@ export async function exchangeAsClient(address: ExchangeAddress): Promise<Exchan
   checkAddress(address);
   const { host, port, signal } = address;
   signal?.throwIfAborted();
-  const { connect } = await net();
-  const socket = connect({ host, port });
+  const socket = connectTcp({ host, port });
   try {
     await once(socket, 'connect', { signal });
   } catch (error) {
