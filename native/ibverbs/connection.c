@@ -15,9 +15,8 @@ void roce_report_closed(void) {
   roce_say_once(&said, "libibverbs of roce run: the program has closed a descriptor of the library: contexts that use it have ended\n");
 }
 
-// Whether nothing but the file comes from there and goes there: 0, or EIO, which explains itself.
-static int expect_open(const struct roce_file *file, const char *call) {
-  if (roce_is_open(file)) return 0;
+// EIO of a call whose file the program has closed. Not under a lock: stderr may be a pipe that nobody reads.
+static int was_closed(const char *call) {
   roce_report_closed();
   return roce_fails(call, EIO, CLOSED);
 }
@@ -39,11 +38,10 @@ int roce_ask(struct roce_context *r, enum roce_call call, const void *request, s
     return roce_fails(roce_call_name(call), EPERM, OF_PARENT);
   }
   pthread_mutex_lock(&r->lock);
-  error = expect_open(&r->socket, roce_call_name(call));
-  if (error != 0) {
+  if (!roce_is_open(&r->socket)) {
     pthread_mutex_unlock(&r->lock);
     if (reply_bytes > 0) memset(reply, 0, reply_bytes);
-    return error;
+    return was_closed(roce_call_name(call));
   }
   error = roce_exchange(r->socket.fd, call, request, request_bytes, reply, reply_bytes);
   // After half a message nothing can be understood any more.
@@ -77,7 +75,11 @@ int roce_read_event(const struct roce_context *r, const struct roce_file *from, 
     roce_fails("an event", EPERM, OF_PARENT);
     return -1;
   }
-  if (expect_open(from, "an event") != 0) return -1;
+  // Bytes that come there are not ours.
+  if (!roce_is_open(from)) {
+    was_closed("an event");
+    return -1;
+  }
   room = roce_room(sizeof *event);
   if (room == NULL) return -1;
   while (got < sizeof *event && error == 0) {

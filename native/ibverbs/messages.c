@@ -176,15 +176,20 @@ struct roce_file roce_marked_file_of(int fd) {
   static atomic_uint opened;
   struct roce_file file = roce_file_of(fd);
   const int saved = errno, mark = 1 + (int)(atomic_fetch_add(&opened, 1) % MARKS);
-  if (syscall(SYS_fcntl, fd, F_SETSIG, mark) == 0) file.mark = mark;
+  // Not where the kernel's calls are emulated, and the mark does not stay.
+  if (syscall(SYS_fcntl, fd, F_SETSIG, mark) == 0 && syscall(SYS_fcntl, fd, F_GETSIG) == mark) file.mark = mark;
   errno = saved;
   return file;
 }
 
 int roce_is_open(const struct roce_file *file) {
   const struct roce_file now = roce_file_of(file->fd);
+  const int saved = errno;
+  int is_marked;
   if (now.inode == 0 || now.inode != file->inode || now.device != file->device) return 0;
-  return file->mark == 0 || syscall(SYS_fcntl, file->fd, F_GETSIG) == file->mark;
+  is_marked = file->mark == 0 || syscall(SYS_fcntl, file->fd, F_GETSIG) == file->mark;
+  errno = saved;
+  return is_marked;
 }
 
 void roce_close_file(const struct roce_file *file) {

@@ -112,7 +112,7 @@ test('a batch that is refused takes back the keys of its windows', async () => {
   const keys = [mw.rkey, other.rkey];
   const bind = (window: unknown) =>
     ({ opcode: 'BIND_MW', bind: { mw: window, mr: region, access: 0 } }) as SendWr;
-  for (const wrong of [5, 'mw', null, undefined, {}]) {
+  for (const wrong of [5, 'mw', null, undefined, {}, Object.freeze({ rkey: 1 })]) {
     // A window that is bound twice has its first key again.
     const list = [bind(mw), bind(other), bind(mw), bind(wrong)];
     const refused = { code: 'ERR_ROCE_INVALID_ATTRIBUTE', attribute: 'bind.mw', index: 3 };

@@ -233,11 +233,12 @@ export class PostQueues {
       for (; done < list.length; done++) {
         const wr = list[done];
         const mw = wr?.opcode === 'BIND_MW' ? wr.bind?.mw : undefined;
-        if (typeof mw === 'object' && mw !== null) {
-          bound ??= [];
-          bound.push({ mw, rkey: mw.rkey });
-        }
+        const rkey = mw?.rkey;
         this.#write(ring, (first + done) | 0, wr);
+        // What is no window was refused.
+        if (mw === undefined || rkey === undefined) continue;
+        bound ??= [];
+        bound.push({ mw, rkey });
       }
       this.#publish(ring, first, done);
     } catch (error) {
