@@ -192,6 +192,8 @@ test('with an agent of six verbs, rules that need another one are not testable',
 test.each([
   ['mr', { addr: '4096', rkey: 7 }, 'mr without mr'],
   ['mr', { mr: 0, addr: '-1', rkey: 7 }, 'mr without addr'],
+  ['mr', { mr: 0, addr: `${2n ** 64n}`, rkey: 7 }, 'mr without addr'],
+  ['mr', { mr: 0, addr: { toString: 1, valueOf: 1 }, rkey: 7 }, 'mr without addr'],
   ['mr', { mr: 0, addr: '4096', rkey: -1 }, 'mr without rkey'],
   ['qp', { qp: 0, qpn: 'x' }, 'qp without qpn'],
 ])('an answer of %s that lacks something is broken, and names it: %j', async (verb, answer, text) => {
@@ -257,11 +259,14 @@ test.each<[verb: string, answer: object, ask: (c: Connection, b: Bench) => Promi
 });
 
 test('facts of hello that are no facts are text', async () => {
-  const { device } = await benchThat({ ...SIX, hello: { device: { a: 1 }, fw: 'x'.repeat(9999), mtu: [] } });
+  const { device } = await benchThat({
+    ...SIX,
+    hello: { device: { toString: 1 }, fw: 'x'.repeat(9999), mtu: [] },
+  });
   expect(device.info).toEqual({
-    device: '[object Object]',
-    name: '[object Object]',
+    device: '{"toString":1}',
+    name: '{"toString":1}',
     fw: 'x'.repeat(64),
-    mtu: '',
+    mtu: '[]',
   });
 });

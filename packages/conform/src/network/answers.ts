@@ -53,8 +53,10 @@ export function numberIn(answer: Answer, verb: string, name: string): number {
 
 /** A number of 64 bits, in decimal digits. */
 export function addressIn(answer: Answer, verb: string): bigint {
-  if (/^\d{1,20}$/.test(String(answer.addr))) return BigInt(String(answer.addr));
-  throw wrong(verb, 'addr', 'decimal digits');
+  const { addr } = answer;
+  const text = typeof addr === 'string' || typeof addr === 'number' ? `${addr}` : '';
+  if (/^\d{1,20}$/.test(text) && BigInt(text) < 1n << 64n) return BigInt(text);
+  throw wrong(verb, 'addr', 'a number of 64 bits, in decimal digits');
 }
 
 /** The state of a queue pair. */
@@ -116,4 +118,6 @@ export function completionsIn({ wc }: Answer): Completion[] {
 
 /** A fact of `hello`, as text for reports. */
 export const factOf = (value: unknown): string | number =>
-  typeof value === 'number' ? value : String(value).slice(0, MAX_NAME);
+  typeof value === 'number'
+    ? value
+    : `${typeof value === 'string' ? value : JSON.stringify(value)}`.slice(0, MAX_NAME);

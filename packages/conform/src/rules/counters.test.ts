@@ -19,3 +19,20 @@ test('counters that move while the tester is silent say nothing about the device
     'duplicate_request counts while the tester is silent: another program uses the device',
   ]);
 });
+
+test.each([2, 3])(
+  'an agent that leaves out a counter in answer %i is blamed, not the device',
+  async (time) => {
+    const bench = modelBench();
+    let asked = 0;
+    const counters = async () => {
+      const { duplicate_request, ...others } = (await bench.device.counters?.()) ?? {};
+      return ++asked === time ? others : { ...others, duplicate_request };
+    };
+    const { verdict, why } = await play(COUNTERS, { ...bench, device: { ...bench.device, counters } });
+    expect([verdict, ...why]).toEqual([
+      'broken',
+      'the agent answers counters without duplicate_request, which it had before',
+    ]);
+  },
+);
