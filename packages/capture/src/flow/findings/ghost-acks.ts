@@ -25,17 +25,21 @@ function find(subject: Subject): FindingOf<'ghost-acks'>[] {
       'ghost-acks',
       'note',
       `${counted(ghosts, 'ACK')} of PSNs that were acknowledged before`,
-      'Harmless in itself: credit updates, or answers to duplicates.',
+      'Harmless in itself: credit updates, answers to duplicates, or ACKs that later ones overtook.',
       { start, end, frames: [], frameCount: ghosts },
     ),
   ];
 }
 
-/** Nothing was retransmitted, and the receiver grants no credits: it got packets twice, or its ACKs were duplicated. */
+/**
+ * Nothing was retransmitted, the capture shows no request twice, and the receiver grants no credits: it got packets twice, or its ACKs were
+ * duplicated. Where the capture shows copies of requests, they may have been made before it.
+ */
 function causes({ direction, responder }: Subject): Cause<'ghost-acks', never>[] {
-  const ghosts = ghostsOf(direction);
-  if (ghosts < MANY || direction.counts.retransmitted > 0 || direction.isDoubled) return [];
-  if (direction.peer?.grantsCredits === true) return [];
+  const { counts, peer } = direction;
+  if (ghostsOf(direction) === 0 || peer === undefined || peer.acknowledgedTwice < MANY) return [];
+  if (counts.retransmitted > 0 || counts.repeatedFrames > 0 || direction.isDoubled) return [];
+  if (peer.grantsCredits) return [];
   return [
     {
       kind: 'ghost-acks',
@@ -43,7 +47,7 @@ function causes({ direction, responder }: Subject): Cause<'ghost-acks', never>[]
       rank: Rank.NOTE,
       weight: 1,
       certainty: 'likely',
-      text: `The path between ${responder} and the capture point duplicates packets: ${counted(ghosts, 'packet')} acknowledged twice, none retransmitted.`,
+      text: `The path between ${responder} and the capture point duplicates packets: ${counted(peer.acknowledgedTwice, 'packet')} acknowledged twice, none retransmitted.`,
       culprit: 'network',
       chain: [],
       hint: 'Harmless in itself: receivers drop duplicates, and acknowledge them again.',

@@ -26,7 +26,7 @@ function find(subject: Subject): FindingOf<'repeated-frames'>[] {
 
 /** ACKs that a host sent again though its peer retransmitted nothing: it got packets twice. */
 const answeredTwice = ({ counts, peer }: Direction): number =>
-  counts.retransmitted === 0 ? (peer?.counts.ghostAcks ?? 0) : 0;
+  counts.retransmitted === 0 ? (peer?.acknowledgedTwice ?? 0) : 0;
 
 /** The network duplicates packets: told once a connection. */
 function causes(subject: Subject): Cause<'repeated-frames', 'repeated-frames' | 'ghost-acks'>[] {

@@ -21,6 +21,8 @@ export const EntryFlags = {
   ANSWERED: 32,
   /** `ACK_REQ` is that of the first transmission, this of the last. */
   ACK_REQ_LAST: 64,
+  /** An ACK named just its PSN, and not one behind it. */
+  ACK_NAMED: 128,
 } as const;
 
 /** Entries to begin with: a capture may hold very many queue pairs with a packet or two each. */

@@ -79,14 +79,17 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   }
   const kind = aethKind(syndrome);
   if (kind === AethKind.ACK) {
-    if (requester.wasAcknowledged(psn)) {
+    const isGhost = requester.wasAcknowledged(psn);
+    if (isGhost) {
       direction.counts.ghostAcks++;
       if (Number.isFinite(creditsOf(aethValue(syndrome)))) direction.grantsCredits = true;
       requester.episodes.repeatedAnswer(psn, time, frame, true);
     }
-    if (psn < requester.unacked) return;
-    requester.acknowledge(psn, time, frame);
-    requester.classifier.recovered();
+    if (psn >= requester.unacked) {
+      requester.acknowledge(psn, time, frame);
+      requester.classifier.recovered();
+    }
+    if (requester.isNamedAgain(psn) && isGhost) direction.acknowledgedTwice++;
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).

@@ -74,6 +74,18 @@ export class SentRequests {
     return this.isAsking(slot) && isAtomic === (operation === OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
   }
 
+  /** An ACK of this PSN came. @returns whether another one had named it: one that a later ACK has overtaken is the first to name its own */
+  isNamedAgain(psn: number): boolean {
+    const { out } = this;
+    const entry = out.find(psn);
+    if (entry < 0) return false;
+    const slot = out.slot(entry);
+    if (out.psns[slot] !== psn) return false;
+    const isAgain = (out.flags[slot] & EntryFlags.ACK_NAMED) !== 0;
+    out.flags[slot] |= EntryFlags.ACK_NAMED;
+    return isAgain;
+  }
+
   /** Whether a PSN is among those sent lately, or close to them. */
   isNear(psn: number): boolean {
     if (!this.started) return false;

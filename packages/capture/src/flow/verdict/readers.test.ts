@@ -199,6 +199,38 @@ test('ACKs that come twice though nothing was retransmitted: something duplicate
   expect(twice(2, 0x1f).kind).toBe('healthy');
 });
 
+describe('ACKs of what was acknowledged, though nothing between the responder and the capture point duplicates them', () => {
+  /** @param copies so many requests come a second time, with the same Identification */
+  const overtaken = (copies: number) => {
+    const capture = new CaptureBuilder();
+    for (let i = 0; i < 12; i++) {
+      const [time, psn] = [i * 20 * MS, 100 + 2 * i];
+      for (const next of [0, 1]) send(capture, time + next, psn + next, { id: 700 + 2 * i + next });
+      if (i < copies) send(capture, time + 2, psn, { id: 700 + 2 * i });
+      for (const next of [1, 0]) ack(capture, time + 101 - next, psn + next);
+    }
+    return verdictOf(capture);
+  };
+
+  test('a later ACK overtook each', () => {
+    expect(overtaken(0)).toMatchObject({ kind: 'healthy', also: [] });
+    const { kind, text } = overtaken(2);
+    expect(kind).toBe('repeated-frames');
+    expect(text).not.toContain('acknowledged twice');
+  });
+
+  test('each request was doubled before the capture point, or in it', () => {
+    const capture = new CaptureBuilder();
+    for (let i = 0; i < 12; i++) {
+      const [time, psn] = [i * 20 * MS, 100 + i];
+      for (const copy of [0, 1]) send(capture, time + copy, psn, { id: 700 + i });
+      for (const copy of [0, 1]) ack(capture, time + 100 + copy, psn);
+    }
+    const { kind, also, text } = verdictOf(capture);
+    expect([kind, ...also.map((each) => each.kind)], text).not.toContain('ghost-acks');
+  });
+});
+
 describe('the overview', () => {
   test('NAKs for which nobody went back', () => {
     const capture = talk(new CaptureBuilder(), 0, 100);
