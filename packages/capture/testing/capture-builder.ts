@@ -32,6 +32,7 @@ export interface PacketOptions {
   syndrome?: number;
   /** Of the RETH. */
   length?: number;
+  va?: bigint;
   /** IPv4 Identification; by default counted up by each end. `false`: IPv6. */
   id?: number | false;
   migReq?: boolean;
@@ -168,7 +169,9 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
     setU24(frame, bth + info.offsets.aeth + 1, 1);
   }
   if (info.offsets.reth >= 0) {
-    setU32(frame, bth + info.offsets.reth + 4, 0x1000);
+    const { va = 0x1000n } = options;
+    setU32(frame, bth + info.offsets.reth, Number(va >> 32n));
+    setU32(frame, bth + info.offsets.reth + 4, Number(va & 0xffff_ffffn));
     setU32(frame, bth + info.offsets.reth + 12, length);
   }
   if (options.data !== undefined) frame.set(options.data, bth + info.headerLength);

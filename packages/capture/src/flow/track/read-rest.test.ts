@@ -2,8 +2,12 @@
 import { expect, test } from 'vitest';
 import { CaptureBuilder } from '../../../testing/capture-builder.ts';
 
-const read = (capture: CaptureBuilder, time: number, psn: number, length: number) =>
-  capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length, ackReq: true });
+/** The low half of its addresses wraps in the middle of the READ. */
+const VA = 0x1_ffff_f000n;
+
+/** @param at bytes from the first READ's address on */
+const read = (capture: CaptureBuilder, time: number, psn: number, length: number, at = 0) =>
+  capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length, va: VA + BigInt(at), ackReq: true });
 const response = (capture: CaptureBuilder, time: number, psn: number, payload: number) =>
   capture.packet(time, 'b', 'RC_RDMA_READ_RESPONSE_ONLY', { psn, payload });
 
@@ -14,12 +18,30 @@ test.each([
   const capture = read(new CaptureBuilder(), 0, 5, 6000);
   read(capture, 8000, 5, 4096);
   if (isAnswered) response(capture, 8100, 5, 4096);
-  read(capture, 8200, 6, 1904);
+  read(capture, 8200, 6, 1904, 4096);
   if (!isAnswered) response(capture, 8290, 5, 4096);
   response(capture, 8300, 6, 1904);
   const { connections } = capture.finish();
   expect(connections[0].aToB).toMatchObject({ requests: 3, retransmitted: 2 });
   expect(capture.messages).toMatchObject([{ operation: 'RDMA_READ', bytes: 6000, outcome: 'completed' }]);
+});
+
+test('a gap of it only, as selective repair asks: the addresses show the path MTU', () => {
+  const capture = read(new CaptureBuilder(), 0, 5, 8192);
+  read(capture, 8000, 6, 4096, 1024);
+  capture.packet(8100, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 9, payload: 1024 });
+  const { connections } = capture.finish();
+  expect(connections[0]).toMatchObject({ pathMtu: 1024, aToB: { requests: 2, retransmitted: 1 } });
+});
+
+test.each([
+  ['another address than that of its PSN at any path MTU', 4096, 1000],
+  ['an address before it', 4096, -1024],
+  ['past its end', 8192, 1024],
+])('a READ of %s shows no path MTU', (_how, length, at) => {
+  const capture = read(new CaptureBuilder(), 0, 5, 8192);
+  read(capture, 8000, 6, length, at);
+  expect(capture.finish().connections[0].pathMtu).toBeUndefined();
 });
 
 test('a READ behind it, at a PSN that a path MTU leaves free, is a new one', () => {

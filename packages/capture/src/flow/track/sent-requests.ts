@@ -2,7 +2,7 @@
  * The requests of a queue pair, packet by packet, and the PSNs that they take. A READ takes those of its
  * responses (IBTA vol 1 §9.7.2), whose number depends on the path MTU: until a packet shows that, the newest READ is open.
  */
-import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
+import { OperationBits, PATH_MTUS, rethVaHigh, rethVaLow, u32 } from '@node-roce/wire';
 import type { RocePacket } from '../../read/packet.ts';
 import type { PendingResponse } from '../pair/partner-search.ts';
 import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
@@ -26,6 +26,9 @@ export class SentRequests {
   pathMtu = 0;
   /** The newest packet is a READ whose number of responses is not known. */
   protected openRead = false;
+  /** Virtual address of the newest READ, in halves. */
+  #vaHigh = 0;
+  #vaLow = 0;
 
   get started(): boolean {
     return this.next >= 0;
@@ -128,6 +131,11 @@ export class SentRequests {
     out.spans[slot] = newest ? span : Math.max(1, span);
     if (newest && span > 0) this.next = out.psns[slot] + span;
     this.openRead = newest && span === 0;
+    if (this.openRead && out.lengths[slot] !== UNKNOWN_LENGTH) {
+      const reth = packet.bth + info.offsets.reth;
+      this.#vaHigh = rethVaHigh(packet.bytes, reth);
+      this.#vaLow = rethVaLow(packet.bytes, reth);
+    }
     // The PSNs of its responses were noticed as missing packets.
     for (let next = entry + 1; next < out.tail && next < entry + span; next++) {
       const flags = out.flags[out.slot(next)];
@@ -160,8 +168,8 @@ export class SentRequests {
   }
 
   /**
-   * A READ that asks for the rest of the newest one: from there on, at a PSN that no path MTU leaves free, so the bytes before
-   * it are of as many packets.
+   * A READ that asks for the rest of the newest one, or for a gap in it: at a PSN that no path MTU leaves free, so the bytes between the
+   * addresses of both are of as many packets.
    */
   protected learnFromRest(psn: number, packet: RocePacket): void {
     if (!this.openRead || !packet.info.isReadRequest) return;
@@ -170,8 +178,12 @@ export class SentRequests {
     const before = psn - out.psns[slot];
     const [length, rest] = [out.lengths[slot], rethLength(packet)];
     if (length === UNKNOWN_LENGTH || before < 1 || before >= Math.ceil(length / MOST_PATH_MTU)) return;
-    const bytes = (length - rest) / before;
-    if (isPathMtu(bytes)) this.learnPathMtu(bytes);
+    if (rest === UNKNOWN_LENGTH) return;
+    const reth = packet.bth + packet.info.offsets.reth;
+    const high = rethVaHigh(packet.bytes, reth) - this.#vaHigh;
+    const skipped = high * 2 ** 32 + rethVaLow(packet.bytes, reth) - this.#vaLow;
+    const bytes = skipped / before;
+    if (skipped + rest <= length && isPathMtu(bytes)) this.learnPathMtu(bytes);
   }
 
   /** Whether the READ in a slot may have so many responses, at one of the path MTUs. */
