@@ -44,6 +44,12 @@ test.each([
   expect(capture.finish().connections[0].pathMtu).toBeUndefined();
 });
 
+test('an address that is no whole number of packets behind shows no path MTU', () => {
+  const capture = read(new CaptureBuilder(), 0, 5, 16_384);
+  read(capture, 8000, 8, 4096, 3 * 256 + 1);
+  expect(capture.finish().connections[0].pathMtu).toBeUndefined();
+});
+
 test('a READ behind it, at a PSN that a path MTU leaves free, is a new one', () => {
   const capture = read(new CaptureBuilder(), 0, 5, 8192);
   read(capture, 10, 7, 4096);

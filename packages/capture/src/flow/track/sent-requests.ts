@@ -183,7 +183,7 @@ export class SentRequests {
     const high = rethVaHigh(packet.bytes, reth) - this.#vaHigh;
     const skipped = high * 2 ** 32 + rethVaLow(packet.bytes, reth) - this.#vaLow;
     const bytes = skipped / before;
-    if (skipped + rest <= length && isPathMtu(bytes)) this.learnPathMtu(bytes);
+    if (skipped + rest <= length && Number.isInteger(bytes) && isPathMtu(bytes)) this.learnPathMtu(bytes);
   }
 
   /** Whether the READ in a slot may have so many responses, at one of the path MTUs. */
