@@ -20,9 +20,13 @@ function find(subject: Subject): FindingOf<'cnp'>[] {
   ];
 }
 
-/** The receiver saw marks that the capture does not show; not where an adapter may have sent the CNPs with its NAKs. */
+/**
+ * The receiver saw marks that the capture does not show. Not where an adapter may have sent the CNPs with its NAKs, nor where all packets pass
+ * as Not-ECT: queues mark none of those (RFC 3168 §5).
+ */
 function causes({ direction, requester, responder }: Subject): Cause<'cnp', 'cnp'>[] {
-  const { record, peer } = direction;
+  const { counts, record, peer } = direction;
+  if (counts.ecnCapable === 0) return [];
   const cnps = peer?.record.events.get('cnp');
   if (peer === undefined || cnps === undefined || record.events.get('ecn-marked') !== undefined) return [];
   if (Object.keys(peer.counts.naks).length > 0 || peer.counts.rnrNaks > 0) return [];

@@ -23,9 +23,16 @@ const ack = (capture: CaptureBuilder, time: number, psn: number, options: Packet
   capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn, ...options });
 
 /** Messages of one packet, 20 ms apart; times in µs. */
-function talk(capture: CaptureBuilder, start: number, psn: number, wait = 100, count = 4): CaptureBuilder {
+function talk(
+  capture: CaptureBuilder,
+  start: number,
+  psn: number,
+  wait = 100,
+  count = 4,
+  options: PacketOptions = {},
+): CaptureBuilder {
   for (let i = 0; i < count; i++) {
-    send(capture, start + i * 20 * MS, psn + i);
+    send(capture, start + i * 20 * MS, psn + i, options);
     ack(capture, start + i * 20 * MS + wait, psn + i);
   }
   return capture;
@@ -157,9 +164,9 @@ describe('which fate of several is likely', () => {
   });
 });
 
-test('CNPs without marks: a queue behind the capture point; not where NAKs came, with which adapters send CNPs', () => {
-  const withCnps = (syndrome?: number) => {
-    const capture = talk(new CaptureBuilder(), 0, 100);
+test('CNPs without marks: a queue behind the capture point; not where NAKs came, with which adapters send CNPs, nor where nothing can be marked', () => {
+  const withCnps = (syndrome?: number, ecn = 2) => {
+    const capture = talk(new CaptureBuilder(), 0, 100, 100, 4, { ecn });
     for (const time of [100, 101]) capture.packet(time * MS, 'b', 'CNP', { payload: 16 });
     if (syndrome !== undefined) {
       send(capture, 110 * MS, 104);
@@ -169,6 +176,7 @@ test('CNPs without marks: a queue behind the capture point; not where NAKs came,
     }
     return verdictOf(talk(capture, 200 * MS, 105));
   };
+  expect(withCnps(undefined, 0)).toMatchObject({ kind: 'healthy', also: [] });
   expect(withCnps()).toMatchObject({
     kind: 'cnp',
     severity: 'note',
