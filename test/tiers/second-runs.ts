@@ -5,18 +5,19 @@
 import { fileURLToPath } from 'node:url';
 import type { Reporter, TestCase } from 'vitest/node';
 
-/** Of the difference between what was expected and what came. */
+/** Of a message, and of the difference between what was expected and what came. */
 const MOST_LINES = 60;
+const lines = (text: string) => text.split('\n').slice(0, MOST_LINES);
 
 /** Prints them as lines that step.mjs reads. */
 export default class SecondRunsReporter implements Reporter {
   onTestCaseResult(test: TestCase): void {
     if (!test.diagnostic()?.flaky) return;
     const [first] = test.result().errors ?? [];
-    const reason = first?.message.split('\n')[0] ?? 'no reason';
+    const [reason, ...rest] = lines(first?.message ?? 'no reason');
     console.log(`second run: ${test.module.relativeModuleId} > ${test.fullName}: ${reason}`);
-    // Nobody can ask the first run again.
-    if (first?.diff) console.log(first.diff.split('\n').slice(0, MOST_LINES).join('\n'));
+    // Nobody can ask the first run again: what a program printed is in the message.
+    for (const line of [...rest, ...lines(first?.diff ?? '')]) console.log(line);
   }
 }
 
