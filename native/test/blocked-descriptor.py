@@ -48,6 +48,9 @@ mount(b'blocked', path.encode(), b'fuse', 6, b'fd=%d,rootmode=100000,user_id=0,g
 threading.Thread(target=serve, args=(fuse,), daemon=True).start()
 file = os.open(path, os.O_RDWR)
 os.dup2(file, 3)
+# Here, where the thread above can answer that there is no FLUSH, which ends this question. The child would ask it between vfork and exec,
+# while this process waits with the interpreter's lock.
+os.close(file)
 child = subprocess.Popen(command, pass_fds=(3,))
 try:
     code = child.wait(timeout=float(os.environ['PATIENCE']))
