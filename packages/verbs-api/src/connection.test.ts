@@ -3,7 +3,6 @@ import { connect, createServer } from 'node:net';
 import { gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { type ConnectionData, connectAttributes } from './connection.ts';
-import type { EngineFacts } from './engine/engine.ts';
 import { exchangeAsClient, exchangeAsServer } from './exchange.ts';
 
 /** A port that was free a moment ago. */
@@ -87,7 +86,7 @@ describe('which local GID', () => {
     address,
     type: 'RoCE v2' as const,
   }));
-  const facts = { gids, activeMtu: 4096 } as unknown as EngineFacts;
+  const facts = { gids, activeMtu: 4096 };
   const index = (gid: string, told?: number, gidIndex?: number) =>
     connectAttributes({ initialPsn: 1, gidIndex: told }, { ...data, gid }, { gidIndex }, facts).rtr.ahAttr
       ?.grh.sgidIndex;

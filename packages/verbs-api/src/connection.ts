@@ -76,7 +76,7 @@ export function connectAttributes(
   local: { initialPsn: number; gidIndex: number | undefined },
   remote: ConnectionData,
   options: ConnectOptions,
-  facts: EngineFacts,
+  facts: Pick<EngineFacts, 'gids' | 'activeMtu'>,
   type: QpType = 'RC',
 ): { init: QpAttr; rtr: QpAttr; rts: QpAttr } {
   // It came from the peer, as JSON perhaps.

@@ -14,7 +14,7 @@ import {
   type QueuePair,
   type QueuePairInit,
 } from '@node-roce/verbs-api';
-import { addressVector, takenBy } from '@node-roce/verbs-api/parts';
+import { connectAttributes } from '@node-roce/verbs-api/parts';
 import { gidFromText } from '@node-roce/wire';
 import { VerbsAgent } from './agent.ts';
 import { GID_INDEX, type Guest } from './guest.ts';
@@ -41,7 +41,7 @@ export interface ConnectionOptions {
   type?: 'RC' | 'UC';
   mtu?: number;
   /** Of our side. */
-  connect?: Omit<ConnectOptions, 'gidIndex' | 'ackTimeoutMs' | 'rnrTimerMs'>;
+  connect?: ConnectOptions;
   /** Options of our queue pair in addition to its type and sizes. */
   ours?: Partial<QueuePairInit>;
   /** Attributes of the guest's queue pair, in rverbs' words, or of its creation. */
@@ -166,25 +166,11 @@ export class Ends implements AsyncDisposable {
     return { qp, theirQp, theirQpn: qpn };
   }
 
-  /** As `connect` of a queue pair, which begins with the PSN that it has drawn: with this one. Times are codes. */
-  async #connectFrom(
-    sqPsn: number,
-    qp: QueuePair,
-    remote: ConnectionData,
-    options: Omit<ConnectOptions, 'gidIndex' | 'ackTimeoutMs' | 'rnrTimerMs'>,
-  ): Promise<void> {
-    const { access, pathMtu, maxDestRdAtomic = 16, minRnrTimer = 12 } = options;
-    const { timeout = 14, retryCnt = 7, rnrRetry = 7, maxRdAtomic = 16 } = options;
-    const { flowLabel = 0, trafficClass = 0, hopLimit = 64, sl = 0 } = options;
-    const own = gidFromText(this.host);
-    const sgidIndex = this.device.gids.findIndex(({ gid }) => Buffer.compare(gid, own) === 0);
-    const gid = gidFromText(remote.gid);
-    const ahAttr = addressVector({ gid, sgidIndex, flowLabel, trafficClass, hopLimit, sl });
-    const way = { ahAttr, pathMtu, destQpNum: remote.qpNum, rqPsn: remote.psn };
-    await qp.toInit({ access });
-    await qp.modify(takenBy(qp.type, 'INIT', { qpState: 'RTR', ...way, maxDestRdAtomic, minRnrTimer }));
-    const requester = { timeout, retryCnt, rnrRetry, maxRdAtomic };
-    await qp.modify(takenBy(qp.type, 'RTR', { qpState: 'RTS', sqPsn, ...requester }));
+  /** As `connect` of a queue pair, which begins with the PSN that it has drawn: with this one. */
+  async #connectFrom(initialPsn: number, qp: QueuePair, remote: ConnectionData, options: ConnectOptions) {
+    const local = { initialPsn, gidIndex: undefined };
+    const { init, rtr, rts } = connectAttributes(local, remote, options, this.device.facts, qp.type);
+    for (const attributes of [init, rtr, rts]) await qp.modify(attributes);
   }
 
   /** A queue pair of UD on both sides, in RTS, and address handles to each other. */
