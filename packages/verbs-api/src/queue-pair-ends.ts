@@ -1,8 +1,23 @@
 /** Both ends of a connection, as this side knows them: the PSN and GID that it offers, and the peer that it was given. */
-import type { QpAttr } from '@node-roce/transport';
+import type { QpAttr, QpState, QpType } from '@node-roce/transport';
 import { gidToIpText } from '@node-roce/wire';
-import { type ConnectionData, defaultGid, gidAt } from './connection.ts';
-import type { EngineFacts } from './engine/engine.ts';
+import {
+  type ConnectionData,
+  type ConnectOptions,
+  connectAttributes,
+  defaultGid,
+  gidAt,
+} from './connection.ts';
+import type { Engine, EngineFacts } from './engine/engine.ts';
+import { checkConnectionData, checkConnectOptions } from './option-types.ts';
+
+/** A queue pair that has a peer. */
+export interface Connectable {
+  readonly qpNum: number;
+  readonly type: QpType;
+  readonly state: QpState;
+  modify(attr: QpAttr): Promise<unknown>;
+}
 
 /** Draws the PSN anew with each RESET: what is still under way of the last connection is not taken for the next one's. */
 export class Ends {
@@ -40,6 +55,22 @@ export class Ends {
     const { address } = gidAt(gids, gidIndex);
     this.#gidIndex = gidIndex;
     return { qpNum, psn: this.#initialPsn, gid: address, mtu: activeMtu };
+  }
+
+  /** Takes the queue pair from RESET (or INIT) to RTS, connected to that peer. Rejects as its `modify`. */
+  async connect(
+    qp: Connectable,
+    engine: Engine,
+    remote: ConnectionData,
+    options: ConnectOptions,
+  ): Promise<void> {
+    checkConnectionData(remote);
+    checkConnectOptions(options);
+    const { init, rtr, rts } = connectAttributes(this, remote, options, engine.facts, qp.type);
+    if (qp.state === 'RESET') await qp.modify(init);
+    await qp.modify(rtr);
+    if (remote.selective === true) await engine.call('acknowledgeAhead', qp.qpNum);
+    await qp.modify(rts);
   }
 
   /** Attributes were changed: those of a peer name it from now on. */

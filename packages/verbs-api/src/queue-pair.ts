@@ -12,7 +12,7 @@ import {
 } from '@node-roce/transport';
 import { type CloseListener, failedError } from './closing.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import { type ConnectionData, type ConnectOptions, connectAttributes, gidBytes } from './connection.ts';
+import { type ConnectionData, type ConnectOptions, gidBytes } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { Ending } from './ending.ts';
 import type { Engine } from './engine/engine.ts';
@@ -20,14 +20,7 @@ import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
 import type { AccessInit, MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
-import {
-  checkAccess,
-  checkCall,
-  checkConnectionData,
-  checkConnectOptions,
-  checkQpAttr,
-  checkQueryMask,
-} from './option-types.ts';
+import { checkAccess, checkCall, checkQpAttr, checkQueryMask } from './option-types.ts';
 import { ANY, BOOLEAN, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
 import { AwaitedRequests } from './posting/awaited.ts';
 import { PostQueues } from './posting/post-queues.ts';
@@ -335,14 +328,7 @@ export class QueuePair extends AwaitedRequests implements AsyncDisposable {
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
     if (this.#datagram || this.type === 'RAW_PACKET')
       throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
-    checkConnectionData(remote);
-    checkConnectOptions(options);
-    const { facts } = this.#engine;
-    const { init, rtr, rts } = connectAttributes(this.#ends, remote, options, facts, this.type);
-    if (this.state === 'RESET') await this.modify(init);
-    await this.modify(rtr);
-    if (remote.selective === true) await this.#engine.call('acknowledgeAhead', this.qpNum);
-    await this.modify(rts);
+    await this.#ends.connect(this, this.#engine, remote, options);
   }
 
   /**

@@ -1,6 +1,5 @@
 /** XRC target queue pairs: states and connection; what they receive comes in through the SRQs of their domain. */
 import {
-  Access,
   QP_STATES,
   type QpAttr,
   type QpState,
@@ -9,20 +8,16 @@ import {
   type XrcTargetOpened,
 } from '@node-roce/transport';
 import { type CloseListener, Closing, failedError } from './closing.ts';
-import {
-  type ConnectionData,
-  type ConnectOptions,
-  connectAttributes,
-  defaultGid,
-  gidAt,
-} from './connection.ts';
+import type { ConnectionData, ConnectOptions } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { Ending } from './ending.ts';
 import type { Engine } from './engine/engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
-import { checkCall, checkConnectionData, checkConnectOptions, checkQpAttr } from './option-types.ts';
+import { checkCall, checkQpAttr } from './option-types.ts';
 import { checkArgument, FUNCTION, INTEGER } from './options.ts';
+import { Ends } from './queue-pair-ends.ts';
+import { initStep } from './queue-pair-steps.ts';
 import type { Registry } from './registry.ts';
 
 export interface XrcTargetParts {
@@ -49,9 +44,8 @@ export class XrcTarget implements AsyncDisposable {
   readonly #registry: Registry<XrcTarget>;
   /** The engine's own send queue, which shows the state. */
   readonly #ring: Ring;
-  readonly #initialPsn: number;
+  readonly #ends: Ends;
   #closing = new Closing();
-  #gidIndex: number | undefined;
   #gone = false;
 
   constructor({ engine, opened, context, random, registry }: XrcTargetParts) {
@@ -60,7 +54,7 @@ export class XrcTarget implements AsyncDisposable {
     this.#handle = opened.handle;
     this.#ring = Ring.of(opened.sendQueue);
     this.context = context;
-    this.#initialPsn = random() & 0xff_ffff;
+    this.#ends = new Ends(random);
     this.#registry = registry;
     registry.add(opened.handle, this);
   }
@@ -92,43 +86,24 @@ export class XrcTarget implements AsyncDisposable {
   /** The data that the initiator needs. `gidIndex`: the first GID that is not link-local unless given. */
   connectionData(options: { gidIndex?: number } = {}): ConnectionData {
     checkCall(options, { gidIndex: INTEGER });
-    const { facts } = this.#engine;
-    const { gidIndex = defaultGid(facts.gids) } = options;
-    const entry = gidAt(facts.gids, gidIndex);
-    this.#gidIndex = gidIndex;
     // Of ours: it serves any part of a READ again, and acknowledges ahead.
-    return {
-      qpNum: this.qpNum,
-      psn: this.#initialPsn,
-      gid: entry.address,
-      mtu: facts.activeMtu,
-      selective: true,
-    };
+    return { ...this.#ends.offer(this.#engine.facts, this.qpNum, options.gidIndex), selective: true };
   }
 
   /** From RESET (or INIT) to RTS, connected to that initiator. Rejects as `modify`. */
-  async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
-    checkConnectionData(remote);
-    checkConnectOptions(options);
-    const { facts } = this.#engine;
-    const local = { initialPsn: this.#initialPsn, gidIndex: this.#gidIndex };
-    const { init, rtr, rts } = connectAttributes(local, remote, options, facts, this.type);
-    if (this.state === 'RESET') await this.modify(init);
-    await this.modify(rtr);
-    if (remote.selective === true) await this.#engine.call('acknowledgeAhead', this.qpNum);
-    await this.modify(rts);
+  connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
+    return this.#ends.connect(this, this.#engine, remote, options);
   }
 
   /** RESET to INIT. `access`: `Access` bits of the operations that initiators get; all unless given. */
   toInit(options: { access?: number } = {}): Promise<void> {
     checkCall(options, { access: INTEGER });
-    const { access = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC } = options;
-    return this.modify({ qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access });
+    return this.modify(initStep(this.type, options));
   }
 
   /** The PSN that its initiator begins with, random for each opening: for a connection manager. @internal */
   get initialPsn(): number {
-    return this.#initialPsn;
+    return this.#ends.initialPsn;
   }
 
   /** Counts of the queue pair, over all openings. */
