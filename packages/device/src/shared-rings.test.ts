@@ -50,7 +50,7 @@ test('an entry of the program is the engine’s, with what its elements need', a
   program.words[w + SendWqe.OPCODE_FLAGS] = 2;
   program.words[w + SendWqe.SGE_COUNT] = 1;
   program.publish(1);
-  expect(program.wakes()).toBe(true);
+  expect(program.wake()).toBe(true);
   taken.take();
   expect(said).toEqual(['ring']);
   expect(engine.end(0)).toBe(1);
@@ -60,7 +60,7 @@ test('an entry of the program is the engine’s, with what its elements need', a
   expect(engine.words[e + SendWqe.SGE + 4]).toBe(0);
   // It asks for a doorbell again.
   program.publish(2);
-  expect(program.wakes()).toBe(true);
+  expect(program.wake()).toBe(true);
 });
 
 test.each([
@@ -129,7 +129,7 @@ test('a doorbell names a queue; one that names none is nothing, and of a count t
   doorbells.words[doorbells.wordOf(0)] = 0xffff_ffff;
   doorbells.words[doorbells.wordOf(1)] = b.taken.id;
   doorbells.publish(2);
-  expect(doorbells.wakes()).toBe(true);
+  expect(doorbells.wake()).toBe(true);
   rings.take();
   expect([a.engine.used, b.engine.used]).toEqual([0, 1]);
   doorbells.publish(-9);

@@ -128,7 +128,7 @@ export class WorkQueue {
       this.#engine.publish(this.#next);
     } while (this.#shared.sleep(this.#next));
     if (this.#next === first) return false;
-    if (this.#engine.wakes()) this.#ring();
+    if (this.#engine.wake()) this.#ring();
     return true;
   }
 

@@ -109,18 +109,18 @@ describe.each([true, false])('shared with another thread: %s', (shared) => {
 
     test('one doorbell for each time that the consumer sleeps', () => {
       const { producer, consumer } = make(4, start);
-      expect(producer.wakes()).toBe(false);
+      expect(producer.wake()).toBe(false);
       expect(consumer.sleep(start)).toBe(false);
       producer.publish(after(1));
-      expect(producer.wakes()).toBe(true);
-      expect(producer.wakes()).toBe(false);
+      expect(producer.wake()).toBe(true);
+      expect(producer.wake()).toBe(false);
     });
 
     test('a consumer that finds an entry does not sleep, and no doorbell rings', () => {
       const { producer, consumer } = make(4, start);
       producer.publish(after(1));
       expect(consumer.sleep(start)).toBe(true);
-      expect(producer.wakes()).toBe(false);
+      expect(producer.wake()).toBe(false);
     });
 
     test('of a consumer that goes to sleep and a producer that rings at once, one sees the entry', () => {
@@ -130,7 +130,7 @@ describe.each([true, false])('shared with another thread: %s', (shared) => {
       // The producer rings after the consumer has set the flag, and before that looks at the producer's count.
       Object.defineProperty(consumer, 'producer', {
         get() {
-          expect(producer.wakes()).toBe(true);
+          expect(producer.wake()).toBe(true);
           return after(1);
         },
       });

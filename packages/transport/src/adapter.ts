@@ -161,10 +161,10 @@ export class Adapter {
     return this.#context.deadlines.next[0];
   }
 
-  /** Whether `advance` has to be called now: a timer is due. */
-  get isDue(): boolean {
+  /** Looks for a timer that is due: then `advance` has to be called now. If there is none, `nextDeadline` is later. @returns whether there is one */
+  findDue(): boolean {
     const { deadlines } = this.#context;
-    return deadlines.next[0] <= this.clock[0] && deadlines.isDue;
+    return deadlines.next[0] <= this.clock[0] && deadlines.findDue();
   }
 
   /** True if a call of `transmit` may add something now. */

@@ -28,7 +28,7 @@ test('runs each waiter at its time, none early, none forgotten, whatever is set,
           expect(deadlines.next[0]).toBeLessThanOrEqual(earliest);
           expect(deadlines.check()).toBeUndefined();
           // A time that a timer was once set to, and has left, is none.
-          expect(deadlines.isDue).toBe(earliest <= clock[0]);
+          expect(deadlines.findDue()).toBe(earliest <= clock[0]);
           expect(deadlines.check()).toBeUndefined();
           expect(deadlines.next[0]).toBeLessThanOrEqual(earliest);
           deadlines.run(100);

@@ -88,7 +88,7 @@ export class Deadlines {
     for (let ran = 0; ran < limit && this.#size > 0; ran++) {
       const id = this.#heap[0];
       if (this.#keys[id] > now) return;
-      if (this.#wasEarly(id)) continue;
+      if (this.#putBack(id)) continue;
       this.#remove(id);
       (this.#waiters[id] as Waiter).timersDue();
       if (this.#waiters[id] === undefined) continue;
@@ -97,14 +97,14 @@ export class Deadlines {
     }
   }
 
-  /** Whether a timer is due, and not only a time that it was once set to: that makes place for the next time. */
-  get isDue(): boolean {
-    while (this.#next[0] <= this.#clock[0]) if (!this.#wasEarly(this.#heap[0])) return true;
+  /** Puts first waiters whose timers have moved meanwhile where they belong, up to one that has a timer due. @returns whether there is one */
+  findDue(): boolean {
+    while (this.#next[0] <= this.#clock[0]) if (!this.#putBack(this.#heap[0])) return true;
     return false;
   }
 
-  /** The first waiter's time has come. @returns whether its timers have moved meanwhile; then it is put where it belongs */
-  #wasEarly(id: number): boolean {
+  /** The first waiter's time has come: if its timers have moved meanwhile, it is put where it belongs. @returns whether */
+  #putBack(id: number): boolean {
     const timer = this.#earliest(id);
     if (timer < 0) {
       this.#remove(id);

@@ -26,7 +26,7 @@ test('rings of a slab share no word', () => {
   }
   for (const [i, ring] of rings.entries()) {
     expect([ring.state, ring.producer, ring.consumer, ring.moved]).toEqual([i + 1, 100 + i, 99 + i, false]);
-    expect([ring.wakes(), ring.wakes(), ring.disarm(false), ring.disarm(false)]).toEqual([
+    expect([ring.wake(), ring.wake(), ring.disarm(false), ring.disarm(false)]).toEqual([
       true,
       false,
       true,
@@ -49,7 +49,7 @@ test.each([1, 2, 3, 4, 15])('ring %i of 17 is given back: nothing of the others 
   slabs.free(rings[gone]);
   for (const [i, ring] of rings.entries()) {
     if (i === gone) continue;
-    expect([ring.state, ring.producer, ring.wakes(), ring.disarm(false)]).toEqual([
+    expect([ring.state, ring.producer, ring.wake(), ring.disarm(false)]).toEqual([
       QpStateCode.RTS,
       1,
       true,
@@ -88,7 +88,7 @@ test('a ring that was given back is in RESET, and its place is as new', () => {
   expect([ring.state, ring.used, ring.has(0)]).toEqual([QpStateCode.RESET, 0, false]);
   const next = slabs.newRing(SIZE, STRIDE);
   expect(next.wordOf(0)).toBe(entries);
-  expect([next.state, next.producer, next.consumer, next.wakes(), next.moved]).toEqual([
+  expect([next.state, next.producer, next.consumer, next.wake(), next.moved]).toEqual([
     0,
     0,
     0,

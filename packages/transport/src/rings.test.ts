@@ -43,10 +43,10 @@ describe.each([{ shared: true }, { shared: false }])('shared: $shared', ({ share
 
   test('the producer rings once for a consumer that sleeps', () => {
     const { producer, consumer } = sides(2);
-    expect(producer.wakes()).toBe(false);
+    expect(producer.wake()).toBe(false);
     expect(consumer.sleep(0)).toBe(false);
     producer.publish(1);
-    expect([producer.wakes(), producer.wakes()]).toEqual([true, false]);
+    expect([producer.wake(), producer.wake()]).toEqual([true, false]);
     expect(consumer.sleep(0)).toBe(true);
   });
 

@@ -292,8 +292,8 @@ export class Ring implements RingShape {
     if (this.end(seen) === seen) return false;
     return Atomics.exchange(this.#words, this.#control + Control.SLEEPING, 0) === 1;
   }
-  /** Producer, after `publish`: true if the consumer sleeps and its doorbell has to be rung. */
-  wakes(): boolean {
+  /** Producer, after `publish`: wakes a consumer that sleeps. @returns whether, and its doorbell has to be rung */
+  wake(): boolean {
     return (
       this.#load(Control.SLEEPING) === 1 &&
       Atomics.exchange(this.#words, this.#control + Control.SLEEPING, 0) === 1

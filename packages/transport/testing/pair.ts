@@ -217,7 +217,7 @@ export class Side {
 
   #ring(ring: Ring, index: number, doorbell: number): void {
     ring.publish(index);
-    if (!ring.wakes()) return;
+    if (!ring.wake()) return;
     const w = this.doorbells.wordOf(this.doorbells.producer);
     this.doorbells.words[w] = doorbell;
     this.doorbells.publish((this.doorbells.producer + 1) | 0);

@@ -184,7 +184,7 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8, cqe = 64, newRing, onEv
       rq.words[w + RecvWqe.SGE + Sge.LENGTH] = length;
       rq.words[w + RecvWqe.SGE + Sge.LKEY] = lkey;
       rq.publish((rq.producer + 1) | 0);
-      if (!rq.wakes()) return;
+      if (!rq.wake()) return;
       adapter.posted(qpn);
     },
     run: () => adapter.runFrames(),

@@ -129,7 +129,7 @@ describe('a socket that is never empty', () => {
       sent: () => {},
       nextDeadline: () => 0,
       clock: new Float64Array(1),
-      isDue: true,
+      findDue: () => true,
       wantsToSend: false,
     } as unknown as Adapter;
     const nothing = () => {};

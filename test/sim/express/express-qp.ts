@@ -95,7 +95,7 @@ export class ExpressQp {
     }
     writeElement(words, w + SendWqe.SGE, local, length);
     ring.publish((index + 1) | 0);
-    if (ring.wakes()) this.#host.ringDoorbell(this.qpn);
+    if (ring.wake()) this.#host.ringDoorbell(this.qpn);
   }
 
   postReceive(wrId: number, place: Place, length: number): void {
@@ -108,7 +108,7 @@ export class ExpressQp {
     ring.words[w + RecvWqe.LENGTH] = length;
     writeElement(ring.words, w + RecvWqe.SGE, place, length);
     ring.publish((index + 1) | 0);
-    if (ring.wakes()) this.#host.ringDoorbell((this.qpn | DOORBELL_RECV) >>> 0);
+    if (ring.wake()) this.#host.ringDoorbell((this.qpn | DOORBELL_RECV) >>> 0);
   }
 
   /** Calls back with the number of each request that is done. @throws Error for one that failed */

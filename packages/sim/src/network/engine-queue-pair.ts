@@ -139,7 +139,7 @@ export class EngineQp implements VariableQp {
     if (request.inline) ring.bytes.set(inlineBytes(request), (w + SendWqe.SGE) * 4);
     else writeSge(words, w + SendWqe.SGE, keysOf(request.region, this.#host.arena), request);
     ring.publish((index + 1) | 0);
-    if (ring.wakes()) this.#host.ringDoorbell(this.info.qpn);
+    if (ring.wake()) this.#host.ringDoorbell(this.info.qpn);
   }
 
   #writeRemote(words: Uint32Array, w: number, { remoteOffset, remoteAddress, rkey }: SimSend): void {
@@ -171,7 +171,7 @@ export class EngineQp implements VariableQp {
 
   postReceive(request: SimReceive): void {
     writeReceive(this.#rings.receive, this.#host.arena, request);
-    if (this.#options.srq === undefined && this.#rings.receive.wakes()) {
+    if (this.#options.srq === undefined && this.#rings.receive.wake()) {
       this.#host.ringDoorbell((this.info.qpn | DOORBELL_RECV) >>> 0);
     }
   }

@@ -62,12 +62,11 @@ export class Pacing {
     return Math.max(wait, yields ? YIELD : controlled);
   }
 
-  /** Whether the next request may leave; else PACE runs until it may be asked again. */
-  mayLeave(): boolean {
+  /** Holds the next request back if the rate wants it: PACE runs until it may be asked again. @returns whether */
+  holdBack(): boolean {
     const wait = this.wait();
-    if (wait === 0) return true;
-    this.#timers.arm(Timer.PACE, wait);
-    return false;
+    if (wait > 0) this.#timers.arm(Timer.PACE, wait);
+    return wait > 0;
   }
 
   /** A request leaves: `bytes` from the BTH through the pad, behind an IP header of `ipBytes`. */

@@ -117,13 +117,13 @@ describe('responses in flight', () => {
   test('are two requests at least, and beyond them no more than the window', () => {
     const [reads] = setUp(1, 100 * TOTAL).users;
     const chunk = reads.next(0, 0, WIDE);
-    expect(reads.mayAsk(chunk, 2)).toBe(true);
+    expect(reads.awaitRoom(chunk, 2)).toBe(true);
     reads.ask(0, chunk - 1);
-    expect(reads.mayAsk(chunk, 2)).toBe(true);
-    expect(reads.mayAsk(chunk + 1, 2)).toBe(false);
+    expect(reads.awaitRoom(chunk, 2)).toBe(true);
+    expect(reads.awaitRoom(chunk + 1, 2)).toBe(false);
     reads.ask(chunk, 2 * chunk - 1);
-    expect(reads.mayAsk(1, 2 * chunk)).toBe(false);
-    expect(reads.mayAsk(1, 2 * chunk + 1)).toBe(true);
+    expect(reads.awaitRoom(1, 2 * chunk)).toBe(false);
+    expect(reads.awaitRoom(1, 2 * chunk + 1)).toBe(true);
   });
 
   test('the check sees responses without a request', () => {
@@ -204,13 +204,13 @@ describe('the budget', () => {
     const { users, settled } = setUp(3);
     const [a, b, c] = users;
     for (const reads of [a, b]) {
-      expect(reads.mayAsk(CHUNK, WIDE)).toBe(true);
+      expect(reads.awaitRoom(CHUNK, WIDE)).toBe(true);
       reads.ask(0, 9);
     }
     settled();
-    expect(a.mayAsk(1, WIDE)).toBe(false);
+    expect(a.awaitRoom(1, WIDE)).toBe(false);
     expect(a.isWaiting).toBe(false); // Its own responses will come.
-    expect(c.mayAsk(1, WIDE)).toBe(false);
+    expect(c.awaitRoom(1, WIDE)).toBe(false);
     expect(c.isWaiting).toBe(true);
     expect(c.wanted).toBe(CHARGE);
   });
@@ -219,12 +219,12 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
     a.ask(0, 19);
-    expect(b.mayAsk(4, WIDE)).toBe(false);
-    expect(c.mayAsk(1, WIDE)).toBe(false);
+    expect(b.awaitRoom(4, WIDE)).toBe(false);
+    expect(c.awaitRoom(1, WIDE)).toBe(false);
     for (let i = 0; i < 3; i++) a.received();
     // Enough for the second, who waits behind the first; and for nobody else.
     expect(woken).toEqual([]);
-    expect(a.mayAsk(1, WIDE)).toBe(false);
+    expect(a.awaitRoom(1, WIDE)).toBe(false);
     a.received();
     expect(woken).toEqual([1]);
     expect(b.isWaiting).toBe(false);
@@ -233,7 +233,7 @@ describe('the budget', () => {
     a.received();
     expect(woken).toEqual([1, 2]);
     // The request uses the place that it was granted, and takes no other.
-    expect(b.mayAsk(4, 1)).toBe(true);
+    expect(b.awaitRoom(4, 1)).toBe(true);
     b.ask(0, 3);
     expect(b.held).toBe(4 * CHARGE);
     settled();
@@ -246,7 +246,7 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    for (let i = 0; i < 3; i++) expect(b.mayAsk(1, WIDE)).toBe(false);
+    for (let i = 0; i < 3; i++) expect(b.awaitRoom(1, WIDE)).toBe(false);
     for (let i = 0; i < 5; i++) a.received();
     expect(woken).toEqual([1]);
     expect(b.held).toBe(CHARGE);
@@ -257,8 +257,8 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
     a.ask(0, 19);
-    b.mayAsk(1, WIDE);
-    c.mayAsk(1, WIDE);
+    b.awaitRoom(1, WIDE);
+    c.awaitRoom(1, WIDE);
     b.release();
     expect(b.isWaiting).toBe(false);
     a.received();
@@ -273,10 +273,10 @@ describe('the budget', () => {
     const { users, woken } = setUp(2, 3 * CHARGE);
     const [a, b] = users;
     a.ask(0, 2);
-    expect(b.mayAsk(9, WIDE)).toBe(false);
+    expect(b.awaitRoom(9, WIDE)).toBe(false);
     a.release();
     expect(woken).toEqual([1]);
-    expect(b.mayAsk(9, WIDE)).toBe(true);
+    expect(b.awaitRoom(9, WIDE)).toBe(true);
   });
 });
 
@@ -285,22 +285,22 @@ describe('a wait for budget', () => {
     const { users, settled } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
     a.received();
     expect(b.waited()).toBe(false);
     expect(b.isWaiting).toBe(true);
     a.received();
     // It asks again before it was woken: its wait began before.
-    expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
     expect(b.waited()).toBe(false);
     expect(b.waited()).toBe(true);
     expect(b.isWaiting).toBe(false);
     // Now one request leaves, whatever is left; the next one waits again.
-    expect(b.mayAsk(CHUNK, WIDE)).toBe(true);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(true);
     b.ask(0, 9);
     settled();
     b.release();
-    expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
   });
 
   test('is over for one that does not wait', () => {
@@ -310,16 +310,16 @@ describe('a wait for budget', () => {
     const { users } = setUp(2);
     users[0].ask(0, 19);
     expect(users[1].waited()).toBe(true);
-    expect(users[1].mayAsk(1, WIDE)).toBe(false);
+    expect(users[1].awaitRoom(1, WIDE)).toBe(false);
   });
 
   test('waiting does not outlast a release', () => {
     const { users } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    b.mayAsk(1, WIDE);
+    b.awaitRoom(1, WIDE);
     expect(b.waited()).toBe(true);
     b.release();
-    expect(b.mayAsk(1, WIDE)).toBe(false);
+    expect(b.awaitRoom(1, WIDE)).toBe(false);
   });
 });

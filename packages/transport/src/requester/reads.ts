@@ -151,12 +151,13 @@ export class OutstandingReads {
   }
 
   /**
-   * Whether so many more responses may be asked for. They count against the window as packets do, for after
+   * Looks whether so many more responses may be asked for. They count against the window as packets do, for after
    * a loss all that is out is asked for again; but two requests may always be out, so that the peer has one
    * to answer while the other's answer travels; after a timeout one, for a slow responder answers whatever it is asked, and is
    * slower for it. Without budget, who has nothing in flight waits for some.
+   * @returns whether they may
    */
-  mayAsk(responses: number, window: number): boolean {
+  awaitRoom(responses: number, window: number): boolean {
     const bytes = responses * this.#charge;
     if (this.#responses > 0) {
       if (this.#responses + responses > Math.max(window, this.#isCareful ? this.#chunk : 2 * this.#chunk))

@@ -83,7 +83,7 @@ export class Transmitter {
       if (!recovery.idle && this.#skipAnswered()) continue;
       const { out } = flight;
       if (this.#inFlight(out) >= window || out >= PSN_SPAN) break;
-      if (pacing.mayLimit && pacing.limited && !pacing.mayLeave()) break;
+      if (pacing.mayLimit && pacing.limited && pacing.holdBack()) break;
       const middles = this.#transmitMiddles(batch, out, budget - sent);
       if (middles === 0 && !this.#transmitOne(batch, out)) break;
       sent += Math.max(1, middles);
@@ -253,7 +253,7 @@ export class Transmitter {
     const most = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
     const isBefore = !recovery.idle && early.isBefore(psn);
     const missing = isBefore ? early.countMissing(psn, most) : most;
-    if (!reads.mayAsk(missing, pacing.congestion.window)) {
+    if (!reads.awaitRoom(missing, pacing.congestion.window)) {
       if (reads.isWaiting) timers.armUnlessRunning(Timer.READ_BUDGET, READ_BUDGET_WAIT);
       return 0;
     }

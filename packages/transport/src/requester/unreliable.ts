@@ -152,7 +152,7 @@ export class UnreliableRequester implements RequesterRole {
         this.#owner.wantsTurn();
         break;
       }
-      if (this.#isHeldBack()) break;
+      if (this.#holdBack()) break;
       const middles = this.#addMiddles(batch, budget - sent);
       if (middles === 0 && !this.#addPacket(batch)) break;
       sent += Math.max(1, middles);
@@ -160,8 +160,8 @@ export class UnreliableRequester implements RequesterRole {
     return sent;
   }
 
-  /** Whether `rate_limit` lets no packet leave now: then PACE runs until it may be asked again. */
-  #isHeldBack(): boolean {
+  /** Holds the next packet back if `rate_limit` wants it: PACE runs until it may be asked again. @returns whether */
+  #holdBack(): boolean {
     if (!this.#limit?.limited) return false;
     const wait = this.#limit.wait(this.#context.clock[0]);
     if (wait > 0) this.#timers?.arm(Timer.PACE, wait);

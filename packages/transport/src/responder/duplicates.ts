@@ -67,7 +67,7 @@ export class Duplicates {
       if (!isLate || checkAllowed(this.#parts, packet) !== Verdict.PASS) return;
       if (checkRemoteAccess(this.#parts, packet) !== Verdict.PASS) return;
     }
-    if (replies.resumesRead(psn, 1, owner.attributes.pathMtu) || this.#isFull()) return;
+    if (replies.resumeRead(psn, 1, owner.attributes.pathMtu) || this.#isFull()) return;
     replies.pushRead(psn, msn, NO_TARGET, 0, 1, true);
   }
 
@@ -87,7 +87,7 @@ export class Duplicates {
       return Answered.OWED;
     const length = rethLength(slab, at + info.offsets.reth);
     const packets = responsesOf(length, pathMtu);
-    if (replies.resumesRead(psn, packets, pathMtu) || this.#isFull()) return Answered.OWED;
+    if (replies.resumeRead(psn, packets, pathMtu) || this.#isFull()) return Answered.OWED;
     if (!findRange(this.#parts, packet, Access.REMOTE_READ)) {
       if (this.#resources.refuse(found) < REFUSALS_MAX) return Answered.OWED;
       // A receive in use belongs to another message, which has no fault of its own: it is flushed (§11.6.2).

@@ -172,11 +172,11 @@ describe('duplicates', () => {
     const replies = new ReplyQueue();
     replies.acknowledge(9, 1);
     read(replies, 10, 4);
-    expect(replies.resumesRead(10, 4, MTU)).toBe(true);
-    expect(replies.resumesRead(12, 2, MTU)).toBe(true);
+    expect(replies.resumeRead(10, 4, MTU)).toBe(true);
+    expect(replies.resumeRead(12, 2, MTU)).toBe(true);
     // Another end, or another begin.
-    expect(replies.resumesRead(10, 3, MTU)).toBe(false);
-    expect(replies.resumesRead(9, 5, MTU)).toBe(false);
+    expect(replies.resumeRead(10, 3, MTU)).toBe(false);
+    expect(replies.resumeRead(9, 5, MTU)).toBe(false);
     expect(drain(replies)).toEqual([
       ['ACK', 9, 1],
       ['READ', 10, 10, 4 * MTU - 24, 4, 100],
@@ -191,7 +191,7 @@ describe('duplicates', () => {
     const replies = new ReplyQueue();
     read(replies, 10, 4);
     for (let i = 0; i < sent; i++) replies.responded(1);
-    expect(replies.resumesRead(psn, 14 - psn, MTU)).toBe(true);
+    expect(replies.resumeRead(psn, 14 - psn, MTU)).toBe(true);
     expect(drain(replies)).toEqual([wanted]);
   });
 
@@ -199,7 +199,7 @@ describe('duplicates', () => {
     const replies = new ReplyQueue();
     read(replies, 10, 4);
     replies.responded(1);
-    expect(replies.resumesRead(11, 3, MTU)).toBe(true);
+    expect(replies.resumeRead(11, 3, MTU)).toBe(true);
     expect([replies.psn, replies.sent, replies.packets]).toEqual([10, 1, 4]);
   });
 

@@ -197,11 +197,11 @@ export class ReplyQueue {
   }
 
   /**
-   * Whether a READ that waits will give the answer to a duplicate which asks for `packets` responses from
-   * `psn` on, up to the same end. If some of them have left, it begins anew at `psn`: the duplicate is a
-   * request of its own, whose first response is FIRST or ONLY (§9.4.4).
+   * Lets a READ that waits answer a duplicate, too, which asks for `packets` responses from `psn` on, up to the same
+   * end. If some of them have left, the READ begins anew at `psn`: the duplicate is a request of its own, whose first
+   * response is FIRST or ONLY (§9.4.4). @returns whether there is such a READ
    */
-  resumesRead(psn: number, packets: number, mtu: number): boolean {
+  resumeRead(psn: number, packets: number, mtu: number): boolean {
     const words = this.#words;
     for (let i = 0; i < this.#count; i++) {
       const at = this.#at(i);

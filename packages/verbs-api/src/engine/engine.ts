@@ -92,5 +92,5 @@ export function ringDoorbell(ring: Ring, qpn: number, recv: boolean): boolean {
   const at = ring.producer;
   ring.words[ring.wordOf(at)] = recv ? (qpn | DOORBELL_RECV) >>> 0 : qpn;
   ring.publish((at + 1) | 0);
-  return ring.wakes();
+  return ring.wake();
 }

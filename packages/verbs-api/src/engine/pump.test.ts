@@ -63,9 +63,7 @@ function stage() {
     sent: () => calls.push('sent'),
     nextDeadline: () => state.deadline,
     clock,
-    get isDue() {
-      return state.deadline <= clock[0];
-    },
+    findDue: () => state.deadline <= clock[0],
     get wantsToSend() {
       return state.toSend > 0;
     },

@@ -184,7 +184,7 @@ export class Pump {
       this.#drained = drained;
       if (drained || this.#waited >= DRAIN_MICROSECONDS) {
         this.#waited = 0;
-        if (this.#adapter.isDue) this.#adapter.advance();
+        if (this.#adapter.findDue()) this.#adapter.advance();
       }
       if (this.#adapter.usesFrames) this.#adapter.runFrames();
       this.companion?.run(this.#time[0]);
@@ -261,7 +261,7 @@ export class Pump {
       this.#received = true;
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
       const now = time[0];
-      if (this.#adapter.isDue) {
+      if (this.#adapter.findDue()) {
         const took = Math.max(now - this.#lastBatch, BATCH_MIN_MICROSECONDS);
         this.#waited += Math.min(took, BATCH_MAX_MICROSECONDS);
       }
@@ -280,7 +280,7 @@ export class Pump {
       }
       this.#send();
       // A timer that is due has to know what came meanwhile.
-      if (emptied && !this.#adapter.isDue) return true;
+      if (emptied && !this.#adapter.findDue()) return true;
     }
     return false;
   }

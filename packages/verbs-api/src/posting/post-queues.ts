@@ -122,7 +122,7 @@ export class PostQueues {
   }
 
   #wakeSends(ring: Ring): void {
-    if (ring.wakes()) this.#engine.ring(this.#qpNum, false);
+    if (ring.wake()) this.#engine.ring(this.#qpNum, false);
   }
 
   /** As `QueuePair.postSend`. */
@@ -307,7 +307,7 @@ export class PostQueues {
       postReceives(ring, wr, maxRecvWr, maxRecvSge, this.#find, RECEIVES, this.#qpNum);
     } finally {
       this.#receiving = false;
-      if (ring.producer !== first && ring.wakes()) this.#engine.ring(this.#qpNum, true);
+      if (ring.producer !== first && ring.wake()) this.#engine.ring(this.#qpNum, true);
     }
   }
 
@@ -320,7 +320,7 @@ export class PostQueues {
       this.#takesReceives(ring) &&
       postRecvNumbers(ring, mr, offset, length, wrId, maxRecvWr, maxRecvSge)
     ) {
-      if (ring.wakes()) this.#engine.ring(this.#qpNum, true);
+      if (ring.wake()) this.#engine.ring(this.#qpNum, true);
     } else this.postRecv(recvOf(mr, offset, length, wrId));
   }
 
