@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 type Step = 'post' | 'sent' | 'taken' | 'acknowledged' | 'completed';
 
 /** Files, of all packages, that are entered at most: by the post, the turn that sends, the peer's two turns, and the turn that takes the ACK. */
-const MOST: Record<Step, number> = { post: 9, sent: 29, taken: 26, acknowledged: 19, completed: 28 };
+const MOST: Record<Step, number> = { post: 9, sent: 29, taken: 25, acknowledged: 19, completed: 26 };
 
 function print(what: string): unknown {
   const script = join(import.meta.dirname, 'doors.mjs');

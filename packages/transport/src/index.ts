@@ -96,6 +96,7 @@ export {
 } from './counters.ts';
 export { type Errno, invalid, RoceBug, RoceError, type RoceErrorOptions } from './errors.ts';
 export { QP_ATTRIBUTE_NAMES } from './modify.ts';
+export type { Own } from './own.ts';
 export { storePayload, type WordViews, wordViews } from './payload-stores.ts';
 export {
   FRAME_SLOT_WORDS,

@@ -1,5 +1,8 @@
 /** The clock of engines: monotonic microseconds. */
 
+/** A time that is not known, or has not been. */
+export const UNKNOWN = 0;
+
 /** Monotonic microseconds. */
 export const clock = (): number => performance.now() * 1000;
 

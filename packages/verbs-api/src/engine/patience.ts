@@ -2,9 +2,7 @@
  * When replies that are owed to peers may wait for the program: one that answers at once has its answer take them along, and the peer
  * gets one batch in place of two.
  */
-
-/** A time that is not known, or has not been. */
-export const UNKNOWN = 0;
+import type { Own } from '@node-roce/transport';
 
 /** A program that was woken has its answer ready after no more than this, µs, or what is owed to peers leaves before it is woken. */
 const PROMPT_MICROSECONDS = 100;
@@ -22,14 +20,16 @@ export class Patience {
   owing = false;
   /** A source had requests to send in the turn at hand. */
   posted = false;
+  /** The last turn of the loop woke the program, which has not answered yet. */
+  readonly awaitsProgram: boolean = false;
+  /** Packets came for the sources, which were not looked at since. */
+  readonly awaitsSources: boolean = false;
   readonly #time: Float64Array;
-  /** The turn at hand woke the program, which runs when it ends. */
-  #woke = false;
-  /** When the last turn of the loop woke the program, if it has not answered since; and whether it did the time before, µs. */
-  #wokeAt = UNKNOWN;
+  /** When the program was woken, and when packets came, µs. */
+  #wokeAt = 0;
+  #cameAt = 0;
+  /** The program answered soon, the last time that it was woken. */
   #isPrompt = false;
-  /** When the last turn took packets in while a source was there, µs. */
-  #cameAt = UNKNOWN;
   /** How often requests of sources came soon after packets, since a reply was owed and none came. */
   #answers = 0;
 
@@ -38,64 +38,49 @@ export class Patience {
     this.#time = time;
   }
 
-  /** A completion woke the program in this thread. */
-  woke(): void {
-    this.#woke = true;
-  }
-
-  /** The program was woken, and has not answered yet. */
-  get awaitsProgram(): boolean {
-    return this.#wokeAt !== UNKNOWN;
-  }
-
-  /** It polls now, and has posted. */
+  /** The program polls now, and has posted. */
   answered(): void {
     this.#isPrompt = this.#time[0] - this.#wokeAt <= PROMPT_MICROSECONDS;
-    this.#wokeAt = UNKNOWN;
+    (this as Own<Patience>).awaitsProgram = false;
   }
 
-  /** Packets came for the sources, which were not looked at since. */
-  get awaitsSources(): boolean {
-    return this.#cameAt !== UNKNOWN;
-  }
-
-  /** They were looked at now. */
+  /** The sources were looked at now. */
   looked(): void {
     if (this.posted) {
       if (this.#time[0] - this.#cameAt <= PROMPT_MICROSECONDS) this.#answers++;
       else if (this.owing) this.#answers = 0;
     }
-    this.#cameAt = UNKNOWN;
+    (this as Own<Patience>).awaitsSources = false;
   }
 
-  /** Called when the owed replies have left; `alone` where that was a batch without an answer. */
-  paid(alone: boolean): void {
-    if (alone) this.#answers = 0;
-  }
-
-  /** Packets are taken in from now on. */
-  receives(): void {
-    this.#woke = false;
+  /** The owed replies have left in a batch without an answer. */
+  paidAlone(): void {
+    this.#answers = 0;
   }
 
   /** Packets came in while a source was there. */
   came(): void {
+    (this as Own<Patience>).awaitsSources = true;
     this.#cameAt = this.#time[0];
   }
 
-  /** Whether the turn at hand ends before replies are sent: an answer comes soon. `emptied`: nothing is left in the socket. */
-  waits(emptied: boolean): boolean {
-    return (this.#woke && this.#isPrompt) || (this.#answers > 0 && emptied && !this.posted);
+  /**
+   * Whether the turn at hand ends before replies are sent: an answer comes soon. `woke`: the turn woke the program. `emptied`: nothing is left in
+   * the socket.
+   */
+  waits(woke: boolean, emptied: boolean): boolean {
+    return (woke && this.#isPrompt) || (this.#answers > 0 && emptied && !this.posted);
   }
 
   /** A turn of the loop begins, not one of a program that polls. */
   loops(): void {
-    if (this.#wokeAt !== UNKNOWN) this.#isPrompt = false;
+    if (this.awaitsProgram) this.#isPrompt = false;
   }
 
-  /** It ended: the program runs, if it was woken. */
-  looped(): void {
-    this.#wokeAt = this.#woke ? this.#time[0] : UNKNOWN;
+  /** It ended, and the program runs, if the turn woke it. */
+  looped(woke: boolean): void {
+    (this as Own<Patience>).awaitsProgram = woke;
+    this.#wokeAt = this.#time[0];
   }
 
   /** How long the pump may sleep, µs, of what its deadlines allow: owed replies wait, but not for long. */

@@ -12,9 +12,9 @@
 import type { Link } from '@node-roce/link';
 import { type Adapter, type Clock, Ring, RxBatch, TxBatch, unfoldRuns } from '@node-roce/transport';
 import { type Diagnostics, Listening } from '../diagnostics.ts';
-import { clock } from './clock.ts';
+import { clock, UNKNOWN } from './clock.ts';
 import { NextRun } from './next-run.ts';
-import { Patience, UNKNOWN } from './patience.ts';
+import { Patience } from './patience.ts';
 import { type Attached, Next, Serving, type WorkSource } from './serving.ts';
 
 /** Batches received in one turn: transmission and the program are not starved. */
@@ -76,6 +76,8 @@ export class Pump {
   readonly #clock: Clock;
   /** When what is owed may wait. */
   readonly #patience = new Patience(this.#time);
+  /** The turn at hand woke the program, which runs when it ends. */
+  #woke = false;
   /** Programs in other processes, from the first on. */
   #serving: Serving | undefined;
   readonly #link: Link;
@@ -128,7 +130,7 @@ export class Pump {
    * early, and what is owed leaves with the answer.
    */
   woke(): void {
-    this.#patience.woke();
+    this.#woke = true;
   }
 
   /** Looks at a source in each turn from now on. */
@@ -224,9 +226,9 @@ export class Pump {
     if (owing) {
       patience.owing = false;
       this.#tick();
-      patience.paid(this.#send() && !patience.posted);
+      if (this.#send() && !patience.posted) patience.paidAlone();
     }
-    patience.receives();
+    this.#woke = false;
     return owing && answers;
   }
 
@@ -273,7 +275,7 @@ export class Pump {
       if (active) this.#patience.came();
       const hasAnswer = polled !== undefined && polled.used > 0;
       this.#brief = !hasAnswer || count >= FEW_PACKETS ? 0 : one ? this.#brief - 1 : BRIEF_LOOKS;
-      if (early && (this.#patience.waits(emptied) || hasAnswer)) {
+      if (early && (hasAnswer || this.#patience.waits(this.#woke, emptied))) {
         if (count < MANY_PACKETS || active) this.#patience.owing = true;
         else this.#send();
         return false;
@@ -355,7 +357,7 @@ export class Pump {
     const time = this.#time;
     this.#patience.loops();
     const busy = this.turn();
-    this.#patience.looped();
+    this.#patience.looped(this.#woke);
     if (busy) this.#lastTraffic = time[0];
     const isQuiet = !busy && time[0] - this.#lastTraffic >= POLL_MICROSECONDS;
     if (isQuiet && !this.#sends()) this.#sleep();

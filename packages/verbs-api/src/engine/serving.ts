@@ -1,6 +1,6 @@
 /** Programs in other processes: they post through shared memory, and may want the processor that this thread runs on. */
 import { Posted, type PostedCode, Waiting, type WaitingCode } from '@node-roce/transport';
-import { UNKNOWN } from './patience.ts';
+import { UNKNOWN } from './clock.ts';
 
 /**
  * A yield that took longer, µs, went to a thread that computes and does not yield. Where such yields take so much, µs, of so long, that is a
