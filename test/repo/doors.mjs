@@ -1,8 +1,9 @@
 // `node test/repo/doors.mjs [send|write|req]`: the files that one request enters, by V8's precise coverage: a file counts where one of its named functions
 // was called. Two devices of this process, joined by memory links; the connection is warm, and nothing is lost. Each step is a call of the program.
-// Prints JSON: for each of several requests the files of each step. A thread that was stalled enters more (timers): the fewest are those of the request.
+// Prints JSON: for each of several requests, on several connections, the files of each step. A thread that was stalled enters more (timers): the fewest are
+// those of the request.
 // With `req`: the files from `connect` to `getRequest`, on both sides, of the first connection of two devices, which makes the caller's queue pair 1, and of
-// another; several times.
+// another.
 import inspector from 'node:inspector';
 import { MemoryNetwork } from '@node-roce/link';
 import { CmId } from '@node-roce/rdmacm';
@@ -10,6 +11,8 @@ import { openDevice } from '@node-roce/verbs-api';
 
 const WARM = 20;
 const REQUESTS = 8;
+/** Connections, or pairs of devices: one whose probe was sent for a stalled thread has lost something, and enters loss recovery from then on. */
+const ROUNDS = 3;
 
 const session = new inspector.Session();
 session.connect();
@@ -73,55 +76,56 @@ async function connections() {
   return { first, another };
 }
 
+/** Several requests on a connection of their own. */
+async function requests(what) {
+  const network = new MemoryNetwork();
+  const a = await open(network, '10.0.0.1');
+  const b = await open(network, '10.0.0.2');
+  await a.qp.connect(b.qp.connectionData());
+  await b.qp.connect(a.qp.connectionData());
+  const sgList = [{ mr: a.mr, offset: 0, length: 64 }];
+  const wr =
+    what === 'send'
+      ? { opcode: 'SEND', signaled: true, sgList }
+      : { opcode: 'RDMA_WRITE', signaled: true, sgList, remote: b.mr.remote() };
+  const receive = () => what === 'send' && b.qp.postRecv({ sgList: [{ mr: b.mr, offset: 0, length: 64 }] });
+  const settle = () => {
+    for (let i = 0; i < 5; i++) {
+      a.cq.poll();
+      b.cq.poll();
+    }
+  };
+  for (let i = 0; i < WARM; i++) {
+    receive();
+    a.qp.postSend(wr);
+    settle();
+  }
+  const files = [];
+  for (let i = 0; i < REQUESTS; i++) {
+    receive();
+    entered();
+    const step = (call) => {
+      call();
+      return entered();
+    };
+    files.push({
+      post: step(() => a.qp.postSend(wr)),
+      sent: step(() => a.cq.poll()),
+      taken: step(() => b.cq.poll()),
+      acknowledged: step(() => b.cq.poll()),
+      completed: step(() => a.cq.poll()),
+    });
+    settle();
+  }
+  await a.device.close();
+  await b.device.close();
+  return files;
+}
+
 const what = process.argv[2] ?? 'send';
 ask('Profiler.enable');
 ask('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
-if (what === 'req') {
-  const all = [];
-  for (let i = 0; i < 3; i++) all.push(await connections());
-  console.log(JSON.stringify(all));
-  process.exit();
-}
-const network = new MemoryNetwork();
-const a = await open(network, '10.0.0.1');
-const b = await open(network, '10.0.0.2');
-await a.qp.connect(b.qp.connectionData());
-await b.qp.connect(a.qp.connectionData());
-const sgList = [{ mr: a.mr, offset: 0, length: 64 }];
-const wr =
-  what === 'send'
-    ? { opcode: 'SEND', signaled: true, sgList }
-    : { opcode: 'RDMA_WRITE', signaled: true, sgList, remote: b.mr.remote() };
-const receive = () => what === 'send' && b.qp.postRecv({ sgList: [{ mr: b.mr, offset: 0, length: 64 }] });
-const settle = () => {
-  for (let i = 0; i < 5; i++) {
-    a.cq.poll();
-    b.cq.poll();
-  }
-};
-
-for (let i = 0; i < WARM; i++) {
-  receive();
-  a.qp.postSend(wr);
-  settle();
-}
-const requests = [];
-for (let i = 0; i < REQUESTS; i++) {
-  receive();
-  entered();
-  const step = (call) => {
-    call();
-    return entered();
-  };
-  requests.push({
-    post: step(() => a.qp.postSend(wr)),
-    sent: step(() => a.cq.poll()),
-    taken: step(() => b.cq.poll()),
-    acknowledged: step(() => b.cq.poll()),
-    completed: step(() => a.cq.poll()),
-  });
-  settle();
-}
-await a.device.close();
-await b.device.close();
-console.log(JSON.stringify(requests));
+const all = [];
+for (let i = 0; i < ROUNDS; i++) all.push(what === 'req' ? await connections() : await requests(what));
+console.log(JSON.stringify(all.flat()));
+process.exit();
