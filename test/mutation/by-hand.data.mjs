@@ -204,7 +204,7 @@ export const MUTANTS = [
   ],
   ['responder/uc.ts', '    if (this.#owner.state === QpStateCode.ERR) return;\n', ''],
   [
-    'requester/flight.ts',
+    'requester/starter.ts',
     'if (failed.waiting || owner.state !== QpStateCode.RTS) return false;',
     'if (failed.waiting) return false;',
   ],

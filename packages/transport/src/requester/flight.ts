@@ -1,11 +1,9 @@
 /** The PSNs that were sent and are not acknowledged, and the cursor of the packet that is sent next. */
 import { psnDiff } from '@node-roce/wire';
-import { QpStateCode, type RetransmitCause } from '../constants.ts';
-import type { Owner } from '../qp/owner.ts';
+import type { RetransmitCause } from '../constants.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../rings.ts';
 import { SendCursor } from './cursor.ts';
-import type { FailedEntry } from './failed-entry.ts';
 
 /** PSNs in flight, at most: a quarter of their range, so that PSNs behind and PSNs ahead can be distinguished. */
 export const PSN_SPAN = 1 << 22;
@@ -91,15 +89,6 @@ export class Flight {
   /** Everything was flushed: the cursor is at the next entry. */
   toHead(): void {
     this.cursor.place(this.queue.head, this.#sendPsn);
-  }
-
-  /** Whether the cursor is at an entry that may be sent, or that may be started; if none waits there, the next one rings. */
-  hasEntry(owner: Owner, failed: FailedEntry): boolean {
-    const { cursor, queue } = this;
-    if (cursor.entry !== queue.started) return !(failed.waiting && failed.isAt(cursor.entry));
-    // SQD; or ERR and SQE, where what was sent in this turn has failed.
-    if (failed.waiting || owner.state !== QpStateCode.RTS) return false;
-    return queue.waiting || queue.sleep();
   }
 
   /** The cursor was moved past the packets that left. @returns whether that was sent for the first time */

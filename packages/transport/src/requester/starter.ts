@@ -1,5 +1,5 @@
 /** Starts send entries: gives them their PSNs, or executes them at once where they are local. */
-import { SendFlags, WcStatus, WrOpcode } from '../constants.ts';
+import { QpStateCode, SendFlags, WcStatus, WrOpcode } from '../constants.ts';
 import { SendWqe } from '../rings.ts';
 import { executeLocal } from '../windows.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
@@ -9,13 +9,14 @@ import type { SenderParts } from './parts.ts';
 import type { OutstandingReads } from './reads.ts';
 
 /** Local operations that are executed in a turn, at most: another thread may post them as fast as they are done. */
-export const LOCAL_OPERATIONS = 128;
+const LOCAL_OPERATIONS = 128;
 
-/** Keeps nothing of its own. */
+/** Owns the count of local operations of the turn. */
 export class Starter {
   readonly #parts: SenderParts;
   readonly #credits: Credits;
   readonly #reads: OutstandingReads | undefined;
+  #local = 0;
 
   /** @param reads of a service that has READs */
   constructor(parts: SenderParts, credits: Credits, reads?: OutstandingReads) {
@@ -24,11 +25,30 @@ export class Starter {
     this.#reads = reads;
   }
 
+  /** A turn begins. */
+  beginTurn(): void {
+    this.#local = 0;
+  }
+
   /**
-   * Starts the entry under the cursor, which was not started. False if it can't start now: fence, credits, or a failure that
-   * waits for the entries before it.
+   * Starts the entry under the cursor, unless it was started. After a local operation, which is done then, the cursor is at the next entry, not started.
+   * @returns false if nothing can be sent or started now; if all that was posted is started, the next entry rings
    */
-  start(): boolean {
+  prepare(): boolean {
+    const { owner, flight, failed } = this.#parts;
+    const { cursor, queue } = flight;
+    if (cursor.entry !== queue.started) return !(failed.waiting && failed.isAt(cursor.entry));
+    // SQD; or ERR and SQE, where what was sent in this turn has failed.
+    if (failed.waiting || owner.state !== QpStateCode.RTS) return false;
+    if (!queue.waiting && !queue.sleep()) return false;
+    if (!this.#start()) return false;
+    if (cursor.entry !== queue.started || ++this.#local < LOCAL_OPERATIONS) return true;
+    owner.wantsTurn();
+    return false;
+  }
+
+  /** False if the entry can't start now: fence, credits, or a failure that waits for the entries before it. */
+  #start(): boolean {
     const { context, owner, flight, failed } = this.#parts;
     const { cursor, queue } = flight;
     const credits = this.#credits;

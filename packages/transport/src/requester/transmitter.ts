@@ -9,7 +9,7 @@ import { type Flight, PSN_SPAN } from './flight.ts';
 import { lastPacketBytes, type RequestPackets } from './packets.ts';
 import type { RequesterParts } from './parts.ts';
 import type { Recovery } from './recovery/recovery.ts';
-import { LOCAL_OPERATIONS, Starter } from './starter.ts';
+import { Starter } from './starter.ts';
 import { Timer } from './timers.ts';
 import { WholeMessages } from './whole-messages.ts';
 
@@ -56,8 +56,9 @@ export class Transmitter {
 
   /** Adds up to `budget` packets to the batch; returns how many. The state is one that sends, and no RNR wait runs. */
   transmit(batch: TxBatch, budget: number): number {
-    const { owner, failed, pacing, timers } = this.#parts;
+    const { owner, pacing, timers } = this.#parts;
     const recovery = this.#recovery;
+    const starter = this.#starter;
     const window = this.#window();
     const flight = this.#flight;
     const { cursor, queue } = flight;
@@ -67,19 +68,14 @@ export class Transmitter {
     if (sent > 0 && pacing.mayLimit && pacing.limited) {
       for (let i = 0; i < sent; i++) pacing.charge(lastPacketBytes(batch, i), owner.attributes.ipBytes);
     }
-    let local = 0;
+    starter.beginTurn();
     while (sent < budget && !batch.full) {
       const wholes = this.#transmitWholes(batch, budget - sent);
       sent += wholes;
       if (wholes > 0) continue;
-      if (!flight.hasEntry(owner, failed)) break;
-      if (cursor.entry === queue.started && !this.#starter.start()) break;
-      if (cursor.entry === queue.started) {
-        // It was local, and is done.
-        if (++local < LOCAL_OPERATIONS) continue;
-        owner.wantsTurn();
-        break;
-      }
+      if (!starter.prepare()) break;
+      // It was local, and is done.
+      if (cursor.entry === queue.started) continue;
       if (!recovery.idle && this.#skipAnswered()) continue;
       const { out } = flight;
       if (this.#inFlight(out) >= window || out >= PSN_SPAN) break;

@@ -13,7 +13,7 @@ import { FailedEntry } from './failed-entry.ts';
 import { Flight } from './flight.ts';
 import { lastPacketBytes, RequestPackets } from './packets.ts';
 import type { RequesterRole } from './role.ts';
-import { LOCAL_OPERATIONS, Starter } from './starter.ts';
+import { Starter } from './starter.ts';
 import { Timer, Timers } from './timers.ts';
 import { WholeMessages } from './whole-messages.ts';
 
@@ -136,22 +136,18 @@ export class UnreliableRequester implements RequesterRole {
 
   #send(batch: TxBatch, budget: number): number {
     const queue = this.#queue;
+    const starter = this.#starter;
     const { cursor } = this.#flight;
     queue.awake();
+    starter.beginTurn();
     let sent = 0;
-    let local = 0;
     while (sent < budget && !batch.full) {
       const wholes = this.#addWholes(batch, budget - sent);
       sent += wholes;
       if (wholes > 0) continue;
-      if (!this.#flight.hasEntry(this.#owner, this.#failed)) break;
-      if (cursor.entry === queue.started && !this.#starter.start()) break;
-      if (cursor.entry === queue.started) {
-        // It was local, and is done.
-        if (++local < LOCAL_OPERATIONS) continue;
-        this.#owner.wantsTurn();
-        break;
-      }
+      if (!starter.prepare()) break;
+      // It was local, and is done.
+      if (cursor.entry === queue.started) continue;
       if (this.#holdBack()) break;
       const middles = this.#addMiddles(batch, budget - sent);
       if (middles === 0 && !this.#addPacket(batch)) break;
