@@ -7,6 +7,8 @@ import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { PASSIVE_RULES, rules } from '@node-roce/conform';
 import { expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { CI } from '../tiers/steps.mjs';
 
 const root = join(import.meta.dirname, '../..');
 const page = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -169,6 +171,34 @@ test('pages name as many conformance rules as there are', () => {
   // Three of the basic rules are of the connection manager: the agent does not test them.
   const first = rules().filter((rule) => rule.first && !rule.needs.includes('listener')).length;
   expect(text).toContain(`the ${first} basic rules`);
+});
+
+test('security.md has as many hostile packets as the gate sends', () => {
+  const given = Object.assign({}, ...CI.map(({ env }: { env?: object }) => env));
+  const sentBy = (path: string) =>
+    CI.some(({ command, env }) => env !== undefined && command.includes(path.replace('.test.ts', '')));
+  const security = page('docs/security.md');
+  for (const [path, variable, rows] of [
+    [
+      'test/hostile/packets.test.ts',
+      'ROCE_HOSTILE_PACKETS',
+      [/, forged \|.*\| 3 × ([\d,]+) \|/, /the same, mutated \|.*\| ([\d,]+) \|/],
+    ],
+    ['test/hostile/insider.test.ts', 'ROCE_HOSTILE_PACKETS', [/insider\.test\.ts\) \|.*\| ([\d,]+) \|/]],
+    ['test/hostile/link.test.ts', 'ROCE_HOSTILE_PACKETS', [/link\.test\.ts\) \|.*\| 3 × ([\d,]+) \|/]],
+    ['test/hostile/cm.test.ts', 'ROCE_HOSTILE_MADS', [/cm\.test\.ts\) \|.*\| 2 × ([\d,]+) \|/]],
+    [
+      'test/perf/hostile/mutated.test.ts',
+      'ROCE_PERF_DIALOGUES',
+      [/mutated\.test\.ts\) \|.*\| ([\d,]+), 30 \|/],
+    ],
+  ] as const) {
+    const usualOf = new RegExp(`process\\.env\\.${variable} \\?\\? ([\\d_]+)`);
+    const [, usual = ''] = usualOf.exec(page(path)) ?? [];
+    const count = Number(sentBy(path) ? given[variable] : usual.replaceAll('_', ''));
+    for (const row of rows)
+      expect(row.exec(security)?.[1], `${path} ${row}`).toBe(count.toLocaleString('en'));
+  }
 });
 
 test('README.md has commands of other pages as they stand there, where tests run them', () => {

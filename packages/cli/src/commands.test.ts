@@ -74,6 +74,24 @@ test('the examples of each help', () => {
   expect(lines.map((line) => [line, faultOf(line)]).filter(([, fault]) => fault)).toEqual([]);
 });
 
+test.each([
+  [
+    'docs/counters.md',
+    /With `--metrics PORT`,\s+the commands that open devices \((.*)\) serve/,
+    '--metrics',
+    '',
+  ],
+  ['docs/xdp.md', /The commands (.*) take `--link xdp`/, '--link', 'xdp (AF_XDP'],
+])('%s lists the commands that have the option', (page, sentence, flag, value) => {
+  const [, list = ''] = sentence.exec(readFileSync(join(root, page), 'utf8')) ?? [];
+  const having = [...outlines].filter(([, { options }]) =>
+    options.some(({ names, summary }) => names.includes(flag) && summary.includes(value)),
+  );
+  expect([...list.matchAll(/`(?:roce )?(\w+)`/g)].map(([, name]) => name)).toEqual(
+    having.map(([name]) => name).sort(),
+  );
+});
+
 test('a page has as many command lines as are looked at here, and a wrong option is found', () => {
   expect(linesOf(readFileSync(join(root, 'docs/capture-export.md'), 'utf8')).length).toBeGreaterThan(20);
   expect(faultOf('flows trace.pcap --opcode x | head')).toBe('roce flows has no --opcode');
