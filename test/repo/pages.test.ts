@@ -174,9 +174,10 @@ test('pages name as many conformance rules as there are', () => {
 });
 
 test('security.md has as many hostile packets as the gate sends', () => {
-  const given = Object.assign({}, ...CI.map(({ env }: { env?: object }) => env));
+  const steps: { command: string; env?: Record<string, number> }[] = CI;
+  const given = Object.assign({}, ...steps.map(({ env }) => env));
   const sentBy = (path: string) =>
-    CI.some(({ command, env }) => env !== undefined && command.includes(path.replace('.test.ts', '')));
+    steps.some(({ command, env }) => env !== undefined && command.includes(path.replace('.test.ts', '')));
   const security = page('docs/security.md');
   for (const [path, variable, rows] of [
     [
