@@ -6,6 +6,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { runRoce } from '../../packages/cli/testing/roce.ts';
 
 const root = join(import.meta.dirname, '../..');
 const bin = join(root, 'packages/cli/bin/roce.js');
@@ -339,6 +340,17 @@ describe('demo', () => {
     ]);
     expect(report.roundTripMicroseconds).toMatchObject({ bytes: 64, p50: expect.any(Number) });
     expect(report.roundTripMicroseconds.p50).toBeGreaterThan(0);
+  });
+
+  // `npm run demo` has roce in its PATH; the shell of a clone has not.
+  test.each([
+    ['npm run demo', { npm_lifecycle_event: 'demo' }, 'node packages/cli/bin/roce.js'],
+    ['roce demo', {}, 'roce'],
+  ])('%s names a command that its user can type', async (_title, env, command) => {
+    const trace = join(folder, 'demo.pcapng');
+    const small = ['--size', '4K', '--loss', '0', '--trace', trace];
+    const { out } = await runRoce(['demo', ...places, ...small], { isTTY: true, columns: 1000, env });
+    expect(out).toContain(`Look at the packets: ${command} dump ${trace} | head,`);
   });
 
   test('the same over loss: losses and retransmissions are printed, and depend on the seed', {

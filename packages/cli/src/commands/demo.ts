@@ -99,9 +99,11 @@ function print(report: Awaited<ReturnType<typeof measure>>, options: Options, te
   terminal.line(ok ? colors.green('All data arrived as it was sent.') : colors.red('Data differs.'));
   if (!terminal.isTTY) return;
   terminal.line();
+  // `npm run demo` has roce in its PATH; the shell of a clone has not.
+  const command = terminal.env.npm_lifecycle_event === 'demo' ? 'node packages/cli/bin/roce.js' : 'roce';
   terminal.paragraph(
     '',
-    `Look at the packets: roce dump ${options.trace} | head, or open the file with Wireshark.`,
+    `Look at the packets: ${command} dump ${options.trace} | head, or open the file with Wireshark.`,
   );
 }
 
