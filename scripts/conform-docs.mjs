@@ -157,9 +157,11 @@ function results() {
       const { is, because } = list.deviations[id];
       return row(id, cell(title), cell(is), reason(because, '../../docs/'));
     });
-    const lacks = Object.entries(list.untestable ?? {}).map(
-      ([id, because]) => `\nNot testable: ${id}, as ${because}\n`,
-    );
+    const untestable = Object.entries(list.untestable ?? {});
+    const lacks = [...new Set(untestable.map(([, because]) => because))].map((because) => {
+      const ids = untestable.filter(([, other]) => other === because).map(([id]) => id);
+      return `\nNot testable: ${ids.join(', ')}. Reason: ${reason(because, '../../docs/')}\n`;
+    });
     const known = table(['rule', 'requirement', 'seen instead', 'reason'], entries);
     return `## ${list.device}\n\n\`--device ${name}\`\n\n${known}\n${lacks.join('')}`;
   });
@@ -167,15 +169,19 @@ function results() {
 
 <!-- Written by scripts/conform-docs.mjs: \`npm run docs:conform\`. -->
 
-Results of [roce conform](../../docs/conform.md), ${PLAYED.length} rules that are played and ${CASE_RULES.length} that judge their packets, in ${areas.size} areas, against devices that this project's tests have. The gate plays rxe of
-Linux 6.1 without the hostile rules, and of node-roce the first rules and those of the connection manager; the long tier plays every rule against all three. Both fail where a
-device does something else than here. Rules without a verdict (–) need what the agent has not: they are played in virtual time. A verdict leads to the packets behind it, from one whole run of the date and version in the head of the page. Packets of your own device: \`roce conform HOST -o FOLDER\`, or \`--html FILE\`.
+Results of [roce conform](../../docs/conform.md) against the devices that this project's tests have: ${PLAYED.length} rules, and ${CASE_RULES.length} rules about packets, in ${areas.size} areas.
+
+- The gate tests rxe of Linux 6.1 with all rules except the hostile and the slow ones, and node-roce with the basic rules and those of the connection manager. The long tier tests all
+  three devices with all rules. A test fails if its device does not behave as this page states.
+- Rules without a verdict (–) cannot be tested through the agent or the connection manager. They are tested in virtual time.
+- Each verdict is a link to its packets. They are from one run; the head of their page has the version and the date.
+- The packets of your own device: \`roce conform HOST -o FOLDER\`, or \`--html FILE\`.
 
 ${table(['device', 'is', 'pass', 'deviate', 'not testable'], totals)}
 
 ## Runs that were repeated
 
-Several runs on one tree, one after the other, each with exit code 0. A rule that deviates *at times*, by the list of the device, may differ. Seconds are those of the rules; most of them are waits.
+Each row: several runs, one after the other, on the same commit, each with exit code 0. A rule may differ between runs if the list of the device has its deviation *at times*. *Seconds* are the sum of the rules' times, most of which are waits.
 
 ${runsTable()}
 
