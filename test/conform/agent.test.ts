@@ -2,7 +2,7 @@
  * `roce conform` and its agent, in C, on a device of ours: `roce run` gives it node-roce's library. The rules over a cable need root and iproute2;
  * with ROCE_ROOT_TESTS set, as in .ci/run, they fail without them.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, type StdioOptions, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -125,10 +125,16 @@ describe.skipIf(missing !== undefined)('the agent', () => {
       cable?.[Symbol.dispose]();
     });
 
-    function start(end: 0 | 1, args: readonly string[], as: readonly string[] = []): ChildProcess {
+    function start(
+      end: 0 | 1,
+      args: readonly string[],
+      as: readonly string[] = [],
+      stdio: StdioOptions = 'pipe',
+    ): ChildProcess {
       const { namespace } = cable!.ends[end];
       return spawn('ip', ['netns', 'exec', namespace, ...as, process.execPath, ...args], {
         env: { ...process.env, XDG_RUNTIME_DIR: folder },
+        stdio,
       });
     }
 
@@ -187,6 +193,23 @@ describe.skipIf(missing !== undefined)('the agent', () => {
           new RegExp(
             `roce0: ${all.length - CASE_RULES.length} rules and ${CASE_RULES.length} passive checks: \\d+ pass, \\d known, 1 not testable\n`,
           ),
+        );
+      });
+
+      test("with perftest's servers in place of the agent", async () => {
+        const servers = ['write', 'read', 'atomic'].map(
+          (verb, i) => `ib_${verb}_bw -x 0 -F -p ${18_515 + i}`,
+        );
+        // The loops end with the shell.
+        const loops = servers.map((server) => `while [ -d /proc/$$ ]; do ${server} > /dev/null; done &`);
+        const there = cable!.ends[1].address;
+        const shell = ['sh', '-c', `${loops.join(' ')} wait`];
+        started.push(start(1, [roce, 'run', '-a', there, '--', ...shell], [], 'ignore'));
+        const output = await played(['--via', 'perftest', '--hostile']);
+        const all = rulesOf('perftest', true);
+        expect(leftOut(all, output)).toEqual([]);
+        expect(output).toMatch(
+          new RegExp(`: ${all.length} rules and \\d+ passive checks: \\d+ pass, \\d known\n`),
         );
       });
 

@@ -1,5 +1,5 @@
 /** `roce conform --via cm`: the rules of the connection manager, against rping on a device of ours (`roce run`). */
-import { compare, LISTS, open, play, rules } from '@node-roce/conform';
+import { compare, isServedBy, LISTS, open, play, RULES, rules } from '@node-roce/conform';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, isThere, type Running, whyMissing } from '../programs/programs.ts';
 
@@ -50,7 +50,7 @@ describe.skipIf(missing !== undefined)('a service of rping', () => {
     await using bench = await opened();
     // rping is only just started.
     while ((await play(rules('CM-01')[0], bench)).verdict === 'not testable') bench.isListening = undefined;
-    for (const rule of rules('CM')) {
+    for (const rule of RULES.filter((each) => isServedBy(each, 'cm'))) {
       const [{ verdict, why, ladder }] = compare([await play(rule, bench)], LISTS['node-roce']);
       expect(['pass', 'known'], `${rule.id}: ${verdict}: ${why.join('\n')}\n${ladder}`).toContain(verdict);
     }

@@ -31,7 +31,7 @@ test('docs/conform.md has the numbers of rules of each way to the device', () =>
   const ofAgent = RULES.filter((rule) => isServedBy(rule, 'agent'));
   const ofManager = RULES.filter((rule) => isServedBy(rule, 'cm'));
   const usual = ofAgent.filter(({ hostile, slow }) => !hostile && !slow);
-  const ofPerftest = RULES.filter((rule) => lacksOf(rule, 'perftest').length === 0);
+  const ofPerftest = RULES.filter((rule) => isServedBy(rule, 'perftest'));
   const text = readFileSync(root('docs/conform.md'), 'utf8').replaceAll(/\s+/g, ' ');
   for (const sentence of [
     `This is enough for ${ofPerftest.length} of the rules`,
@@ -43,6 +43,19 @@ test('docs/conform.md has the numbers of rules of each way to the device', () =>
     `add ${ofAgent.length - usual.length} rules; \`--via cm\` tests another ${ofManager.length}.`,
   ])
     expect(text).toContain(sentence);
+});
+
+const NUMBERS: Readonly<Record<number, string>> = { 10: 'ten', 11: 'eleven', 12: 'twelve' };
+
+test('without an agent there are 60 rules, and without a privilege nine of ten', () => {
+  const withoutAgent = RULES.filter((rule) => isServedBy(rule, 'perftest') || isServedBy(rule, 'cm'));
+  expect(withoutAgent.length).toBeGreaterThanOrEqual(60);
+  const ways = ['agent', 'cm'] as const;
+  const having = (link: 'packet' | 'udp') =>
+    RULES.filter((rule) => ways.some((via) => lacksOf(rule, via, link).length === 0)).length;
+  expect(having('udp') / RULES.length).toBeGreaterThanOrEqual(0.9);
+  const text = readFileSync(root('docs/conform.md'), 'utf8').replaceAll(/\s+/g, ' ');
+  expect(text).toContain(`tests all rules except ${NUMBERS[having('packet') - having('udp')]}`);
 });
 
 test('conform-list.md names each rule once, and none that there is as one that is not', () => {

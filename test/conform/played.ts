@@ -2,7 +2,7 @@
 import { CASE_RULES, isServedBy, type NamedRule, RULES } from '@node-roce/conform';
 
 /** Rules of a run. @param isMore with --hostile and --slow */
-export function rulesOf(via: 'agent' | 'cm', isMore: boolean): readonly NamedRule[] {
+export function rulesOf(via: 'agent' | 'cm' | 'perftest', isMore: boolean): readonly NamedRule[] {
   return RULES.filter((rule) => isServedBy(rule, via) && (isMore || (!rule.hostile && !rule.slow)));
 }
 

@@ -6,6 +6,7 @@ export const NEEDS = {
   write: 'remote write',
   read: 'remote read',
   atomic: 'remote atomics',
+  rights: 'more than one access right on one queue pair',
   flush: 'FLUSH',
   xrc: 'an XRC domain',
   placement: 'FLUSH and ATOMIC WRITE posted at the device',
@@ -95,11 +96,13 @@ export function lacksOf(
 ): readonly Need[] {
   if (via === 'model') return needs.filter((need) => NOT_OF_MODEL.includes(need));
   const served: readonly Need[] = [...SERVED[via], ...OF_LINK[link]];
-  return needs.filter((need) => !served.includes(need));
+  const lacks = needs.filter((need) => !served.includes(need));
+  const rights = needs.filter((need) => need === 'write' || need === 'read' || need === 'atomic');
+  // Each of perftest's servers allows one.
+  return via === 'perftest' && rights.length > 1 ? [...lacks, 'rights'] : lacks;
 }
 
 /** Whether a rule is one of those that a whole run plays on this way to a device. The others would all be not testable. */
 export function isServedBy(rule: { readonly needs: readonly Need[] }, via: Via): boolean {
-  if (via === 'model') return true;
-  return lacksOf(rule, via === 'cm' ? 'cm' : 'agent').length === 0;
+  return via === 'model' || lacksOf(rule, via).length === 0;
 }

@@ -64,7 +64,7 @@ export const atomicRules = [
     {
       title: 'an atomic at an address that is no multiple of 8 is an invalid request',
       section: '9.7.4.1.6',
-      needs: ['rc', 'atomic', 'state'],
+      needs: ['rc', 'atomic'],
       text: 'It could not be done in one piece.',
       first: true,
     },

@@ -26,7 +26,7 @@ export const keyRules = [
       await s.nak('access', 0);
       await s.dead(1);
     },
-    { needs: ['rc', 'write', 'state'], first: true },
+    { first: true },
   ),
   noAccess(
     'KEY-02',
@@ -125,7 +125,7 @@ export const keyRules = [
       await s.nak('invalid', 0);
       await s.dead(1);
     },
-    { needs: ['rc', 'read', 'attributes', 'state'], first: true },
+    { needs: ['rc', 'read', 'attributes'], first: true },
   ),
   notAllowed(
     'ACC-02',

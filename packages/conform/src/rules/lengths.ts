@@ -18,7 +18,7 @@ function refused(
   send: (s: Session) => unknown,
   spec: Partial<RuleSpec> = {},
 ): Rule {
-  const needs: readonly Need[] = ['rc', 'write', 'state'];
+  const needs: readonly Need[] = ['rc', 'write'];
   return rule(id, { title, section: SECTION, needs, text: WRONG, ...spec }, async (t) => {
     const s = await t.rc();
     send(s);
@@ -81,7 +81,7 @@ export const lengthRules = [
     {
       title: 'a WRITE ONLY with fewer bytes than its RETH announces is an invalid request',
       section: SECTION,
-      needs: ['rc', 'write', 'memory', 'state'],
+      needs: ['rc', 'write', 'memory'],
       text: WRONG,
       first: true,
     },

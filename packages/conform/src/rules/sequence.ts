@@ -14,7 +14,7 @@ export const sequenceRules = [
     {
       title: 'a MIDDLE without a FIRST is an invalid request',
       section: SECTION,
-      needs: ['rc', 'receives', 'state'],
+      needs: ['rc', 'receives'],
       text: MESSAGE,
       first: true,
     },
@@ -30,7 +30,7 @@ export const sequenceRules = [
     {
       title: 'a LAST without a FIRST is an invalid request',
       section: SECTION,
-      needs: ['rc', 'state'],
+      needs: ['rc'],
       text: MESSAGE,
     },
     async (t) => {
@@ -45,7 +45,7 @@ export const sequenceRules = [
     {
       title: 'a message that begins inside another is an invalid request',
       section: SECTION,
-      needs: ['rc', 'receives', 'state'],
+      needs: ['rc', 'receives'],
       text: MESSAGE,
       first: true,
     },
@@ -62,7 +62,7 @@ export const sequenceRules = [
     {
       title: 'a SEND does not continue a WRITE',
       section: SECTION,
-      needs: ['rc', 'write', 'receives', 'state'],
+      needs: ['rc', 'write', 'receives'],
       text: MESSAGE,
     },
     async (t) => {
@@ -79,7 +79,7 @@ export const sequenceRules = [
     {
       title: 'a READ request inside a WRITE is an invalid request',
       section: SECTION,
-      needs: ['rc', 'write', 'read', 'state'],
+      needs: ['rc', 'write', 'read'],
       text: MESSAGE,
       first: true,
     },
