@@ -166,15 +166,16 @@ export class FlowAnalyzer {
       }
       for (const direction of [first, second]) direction?.record.recoveries.close();
     }
-    for (const connection of all) if (!this.#isGhost(connection)) this.#connections.settle(connection);
+    for (const connection of all) {
+      if (this.#isGhost(connection)) this.#unconnected += connection.first.counts.packets;
+      else this.#connections.settle(connection);
+    }
   }
 
   /** One packet or two with wrong ICRCs, between addresses that have right ones as well: their queue pair numbers are damaged. */
   #isGhost({ id, first, second }: ConnectionState): boolean {
     if (id > 0 || first.path.trial === undefined || second !== undefined) return false;
-    const isGhost = first.counts.packets < 2 || this.#right.has(first.key);
-    if (isGhost) this.#unconnected += first.counts.packets;
-    return isGhost;
+    return first.counts.packets < 2 || this.#right.has(first.key);
   }
 
   /** Addresses whose packets had this source MAC address, by the first packet of each direction. */

@@ -1,4 +1,5 @@
 /** The capture at a glance: what was sent, what was retransmitted and why, next to which host, and the worst path. */
+import { hostOf } from '../read/addresses.ts';
 import { counted, formatBytes, formatCount } from '../units.ts';
 import type { Connection, EpisodeReason, Overview, Recovery, RetransmitCause } from './analysis.ts';
 import { newCauses } from './record/recoveries.ts';
@@ -8,9 +9,6 @@ const MIN_INCAST = 3;
 
 /** Hosts that the text names, of those next to which packets were lost. */
 const MAX_NEAR = 4;
-
-/** An IPv4 address in the form of IPv6, as GIDs of RoCE v1 have it: the same host. */
-const hostOf = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/, '');
 
 /** Reasons of recoveries for which nothing was lost or late on the way. */
 const ARRIVED: ReadonlySet<EpisodeReason> = new Set(['spurious', 'stood-still', 'not-ready']);
@@ -30,19 +28,20 @@ export function overviewOf(connections: readonly Connection[]): Overview {
   const near = new Map<string, number>();
   const sums = { messages: 0, bytes: 0, retransmitted: 0, goBacks: 0, sequenceNaks: 0, rnrNaks: 0 };
   for (const { a, b, aToB, bToA, messagesFromA, messagesFromB, recoveries } of connections) {
-    hosts.add(hostOf(a.address));
-    hosts.add(hostOf(b.address));
+    const [hostA, hostB] = [hostOf(a.address), hostOf(b.address)];
+    hosts.add(hostA);
+    hosts.add(hostB);
     sums.messages += messagesFromA.total + messagesFromB.total;
     for (const { from, side, reason } of recoveries) {
       if (ARRIVED.has(reason)) continue;
       sides[side]++;
       if (side === 'unknown') continue;
-      const host = (side === 'requester') === (from === 'a') ? a.address : b.address;
+      const host = (side === 'requester') === (from === 'a') ? hostA : hostB;
       near.set(host, (near.get(host) ?? 0) + 1);
     }
     for (const [from, to, counts] of [
-      [a.address, b.address, aToB],
-      [b.address, a.address, bToA],
+      [hostA, hostB, aToB],
+      [hostB, hostA, bToA],
     ] as const) {
       sums.bytes += counts.bytes;
       sums.retransmitted += counts.retransmitted;

@@ -105,6 +105,9 @@ export class AddressTable implements Addresses {
   }
 }
 
+/** The host of an address in text: an IPv4 address in the form of IPv6, as GIDs of RoCE v1 have it, is the IPv4 address. */
+export const hostOf = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/, '');
+
 const textOf = (bytes: Uint8Array): string =>
   bytes.length === 2 ? `LID ${u16(bytes, 0)}` : formatIpAddress(bytes);
 

@@ -154,7 +154,7 @@ export class CmExchanges {
 
   /** Takes a packet to queue pair 1; one that is no message of the connection manager only counts by its PSN. */
   take(packet: RocePacket): void {
-    if (this.#isCopy(packet)) return;
+    if (this.#noteDatagram(packet)) return;
     const { bytes, payload, end, info } = packet;
     if (!info.hasPayload || payload + MAD_HEADER_BYTES > end) return;
     const name = cmNameAt(bytes, payload);
@@ -185,10 +185,11 @@ export class CmExchanges {
   }
 
   /**
-   * Whether a mirror shows this datagram again: a host counts the PSNs of all that its queue pair 1 sends (IBTA vol 1 §9.8.3),
-   * also when it sends a message again.
+   * Notes a datagram and the PSNs missing before it: a host counts those of all that its queue pair 1 sends (IBTA vol 1 §9.8.3), also
+   * when it sends a message again.
+   * @returns whether a mirror shows it again
    */
-  #isCopy({ source, vni, psn, frame, time }: RocePacket): boolean {
+  #noteDatagram({ source, vni, psn, frame, time }: RocePacket): boolean {
     const key = `${source} ${vni}`;
     const before = this.#gsi.get(key);
     if (before === undefined) {

@@ -1,4 +1,5 @@
 /** Lone directions of two hosts that send to each other with different GIDs: their addresses do not meet. */
+import { hostOf } from '../../read/addresses.ts';
 import type { ConnectionState, Direction } from '../track/direction.ts';
 
 /** Two directions against each other that nobody answers. */
@@ -39,10 +40,10 @@ function placeOf(
   isOpposite: boolean,
   addressOf: (index: number) => string,
 ): string {
-  const plain = (index: number) => addressOf(index).replace(/^::ffff:/, '');
+  const host = (index: number) => hostOf(addressOf(index));
   const ends =
     mac >= 0 && facts.toMac >= 0 && mac + facts.toMac > 0
       ? [mac, facts.toMac]
-      : [plain(source), plain(destination)];
+      : [host(source), host(destination)];
   return (isOpposite ? ends.reverse() : ends).join(' ');
 }

@@ -108,8 +108,8 @@ export class AnsweredRequests extends SentRequests {
     this.#advance(this.ackedTo, time);
   }
 
-  /** Whether the PSN of this ACK was acknowledged before. Of one that was sent before the capture an ACK in the capture shows it. */
-  wasAcknowledged(psn: number): boolean {
+  /** Notes an ACK. @returns whether its PSN was acknowledged before: of one sent before the capture an ACK in the capture shows it */
+  noteAck(psn: number): boolean {
     const newest = this.#newestAck;
     if (psn > newest) this.#newestAck = psn;
     return psn < this.unacked && (psn >= this.#first || psn <= newest);

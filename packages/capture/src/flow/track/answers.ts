@@ -37,16 +37,16 @@ class MirroredResponses {
   /** The first response: its direction is not paired yet, and its copy may come when it is. */
   first(packet: RocePacket): void {
     this.#waiting ??= new Float64Array(WORDS);
-    this.#isCopy(this.#waiting, packet);
+    this.#take(this.#waiting, packet);
   }
 
-  /** Whether this is the copy of one that came just before. Every second of equal ones is a copy, in whatever order they come. */
-  isCopy(packet: RocePacket): boolean {
+  /** The next response. @returns whether it is the copy of one that came just before: every second of equal ones is, in whatever order they come */
+  next(packet: RocePacket): boolean {
     if (this.#waiting?.length !== PLACES * WORDS) this.#widen();
-    return this.#isCopy(this.#waiting!, packet);
+    return this.#take(this.#waiting!, packet);
   }
 
-  #isCopy(waiting: Float64Array, { psn, opcode, time, bytes, bth, end, info }: RocePacket): boolean {
+  #take(waiting: Float64Array, { psn, opcode, time, bytes, bth, end, info }: RocePacket): boolean {
     const aeth = info.offsets.aeth < 0 ? end : bth + info.offsets.aeth;
     const word = aeth + 4 <= end ? u32(bytes, aeth) : 0;
     const key = psn * 256 + opcode + 1;

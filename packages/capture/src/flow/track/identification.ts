@@ -72,8 +72,8 @@ export class Identifications {
     return this.#packets > 0 && this.#useless * 50 <= this.#packets;
   }
 
-  /** Whether this packet was seen a moment ago; remembers it. */
-  isRepeated({ ipId, psn, opcode, time, info }: RocePacket): boolean {
+  /** Remembers a packet. @returns whether it was seen a moment ago */
+  noteSeen({ ipId, psn, opcode, time, info }: RocePacket): boolean {
     if (ipId < 0) return false;
     if (this.#packets * 2 * SEEN_WORDS >= this.#seen.length) this.#widen();
     const seen = this.#seen;

@@ -105,7 +105,7 @@ export class PacketTracker {
       record.events.add('no-address', frame, time, 1);
     if (packet.icrc === IcrcVerdict.NONE) counts.icrcUnchecked++;
     if (packet.ecn !== 0) countEcn(direction, packet, isMarked);
-    if (direction.ids.isRepeated(packet) || isMirrored(direction, packet)) {
+    if (direction.ids.noteSeen(packet) || noteMirrored(direction, packet)) {
       recordRepeated(direction, packet);
       this.verdict.repeatedFrame = true;
       return;
@@ -253,14 +253,14 @@ function takeDatagram({ record, from }: Direction, requester: RequesterTracker, 
   });
 }
 
-/** Whether a packet is the copy of a response or CNP, in a mirror of two ports that shows the requests twice. */
-function isMirrored({ peer, ids, counts, answers }: Direction, packet: RocePacket): boolean {
+/** Remembers a response or CNP. @returns whether it is a copy, in a mirror of two ports that shows the requests twice */
+function noteMirrored({ peer, ids, counts, answers }: Direction, packet: RocePacket): boolean {
   if (packet.info.isRequest || ids.areDistinct) return false;
   if (peer === undefined) {
     if (counts.responses === 0) answers.mirrored.first(packet);
     return false;
   }
-  return peer.counts.repeatedFrames * 2 > peer.counts.packets && answers.mirrored.isCopy(packet);
+  return peer.counts.repeatedFrames * 2 > peer.counts.packets && answers.mirrored.next(packet);
 }
 
 /** For how long nothing happened in a connection with nothing outstanding; 0: something is, or the capture begins. */

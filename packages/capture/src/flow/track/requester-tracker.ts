@@ -177,7 +177,7 @@ export class RequesterTracker extends AnsweredRequests {
       this.#late(psn, time - this.#sentBy);
       return Taken.NEW;
     }
-    if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
+    if (!this.#takeTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
     if (packet.ackReq) out.flags[slot] |= EntryFlags.ACK_REQ_LAST;
     else out.flags[slot] &= ~EntryFlags.ACK_REQ_LAST;
@@ -244,9 +244,10 @@ export class RequesterTracker extends AnsweredRequests {
 
   /**
    * A packet that was seen comes: was it sent twice, or shown twice? With Identifications that differ from
-   * packet to packet a repetition was found before this is called.
+   * packet to packet a repetition was found before this is called. An awaited one has come then.
+   * @returns whether it was sent twice
    */
-  #isTransmission(slot: number, psn: number, packet: RocePacket, before: number, idOrder: number): boolean {
+  #takeTransmission(slot: number, psn: number, packet: RocePacket, before: number, idOrder: number): boolean {
     if (idOrder !== IdOrder.UNKNOWN) return true;
     for (const flag of [EntryFlags.ACK_REQ, EntryFlags.ACK_REQ_LAST])
       if (((this.out.flags[slot] & flag) !== 0) !== packet.ackReq) return true;

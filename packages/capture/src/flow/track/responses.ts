@@ -79,7 +79,7 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   }
   const kind = aethKind(syndrome);
   if (kind === AethKind.ACK) {
-    const isGhost = requester.wasAcknowledged(psn);
+    const isGhost = requester.noteAck(psn);
     if (isGhost) {
       direction.counts.ghostAcks++;
       if (Number.isFinite(creditsOf(aethValue(syndrome)))) direction.grantsCredits = true;
@@ -89,7 +89,7 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
       requester.acknowledge(psn, time, frame);
       requester.classifier.recovered();
     }
-    if (requester.isNamedAgain(psn) && isGhost) direction.acknowledgedTwice++;
+    if (requester.noteNamed(psn) && isGhost) direction.acknowledgedTwice++;
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).

@@ -77,8 +77,8 @@ export class SentRequests {
     return this.isAsking(slot) && isAtomic === (operation === OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
   }
 
-  /** An ACK of this PSN came. @returns whether another one had named it: one that a later ACK has overtaken is the first to name its own */
-  isNamedAgain(psn: number): boolean {
+  /** Notes an ACK of this PSN. @returns whether another one had named it: one that a later ACK has overtaken is the first to name its own */
+  noteNamed(psn: number): boolean {
     const { out } = this;
     const entry = out.find(psn);
     if (entry < 0) return false;
