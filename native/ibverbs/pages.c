@@ -283,19 +283,22 @@ static void take_back_aside(void) { aside.done = take_back(aside.file, aside.par
 
 static int from_another_stack(void (*call)(void)) {
   static ucontext_t here, there;
-  void *stack = mmap(NULL, ASIDE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  // What outgrows the stack faults in the page below it, instead of storing to memory of the program.
+  const size_t guard = roce_page_size(), length = guard + ASIDE_BYTES;
+  uint8_t *low = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0), *stack = low + guard;
   int error;
-  if (stack == MAP_FAILED) return -1;
-  error = getcontext(&there);
+  if (low == MAP_FAILED) return -1;
+  error = mprotect(stack, ASIDE_BYTES, PROT_READ | PROT_WRITE) != 0 ? -1 : getcontext(&there);
   there.uc_stack = (stack_t){.ss_sp = stack, .ss_size = ASIDE_BYTES};
   there.uc_link = &here;
-  // A handler of the program might leave by longjmp, to frames that can't be written meanwhile.
-  sigfillset(&there.uc_sigmask);
+  // A handler of the program might leave by longjmp, to frames that can't be written meanwhile, and glibc's by a cancellation: sigfillset(3)
+  // leaves out its two signals.
+  memset(&there.uc_sigmask, 0xff, sizeof there.uc_sigmask);
   if (error == 0) {
     makecontext(&there, call, 0);
     error = swapcontext(&here, &there);
   }
-  munmap(stack, ASIDE_BYTES);
+  munmap(low, length);
   return error;
 }
 
