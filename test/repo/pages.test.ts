@@ -1,7 +1,7 @@
 /** Statements of pages: first programs run on one machine without an option, and numbers agree with the code and with measurements. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
@@ -20,27 +20,26 @@ const programsOf = (path: string) =>
 
 /** Runs the first two programs of a page at one address: a server that serves for ever, and its client. Resolves with the client's output. */
 async function firstPair(path: string, address: string): Promise<string> {
-  const [serverFile, clientFile] = [1, 2].map((i) =>
-    join(root, `examples/.pages-${process.pid}-${i}.mjs`),
-  ) as [string, string];
   const [server = '', client = ''] = programsOf(path).map((code) => code.replaceAll('10.0.0.1', address));
   const ready = "console.log('listening');\nfor await (const ";
   expect(server).toContain('for await (const ');
-  writeFileSync(serverFile, server.replace('for await (const ', ready));
-  writeFileSync(clientFile, client);
-  const serving = spawn(process.execPath, [serverFile], { stdio: ['ignore', 'pipe', 'inherit'] });
+  // Not as files: they would be in the tree, which other tests read meanwhile.
+  const run = (code: string) => ['--input-type=module', '--eval', code];
+  const serving = spawn(process.execPath, run(server.replace('for await (const ', ready)), {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   try {
     await once(createInterface(serving.stdout), 'line');
     for (let tries = 1; ; tries++)
       try {
-        return (await promisify(execFile)(process.execPath, [clientFile])).stdout;
+        return (await promisify(execFile)(process.execPath, run(client), { cwd: root })).stdout;
       } catch (error) {
         // A server that gets no processor for 10 s, which is the default of `connect`: no fault of the page.
         if (tries === 10 || !`${error}`.includes('ERR_ROCE_CM_UNREACHABLE')) throw error;
       }
   } finally {
     serving.kill('SIGKILL');
-    for (const file of [serverFile, clientFile]) rmSync(file);
   }
 }
 
