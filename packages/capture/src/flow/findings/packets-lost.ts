@@ -72,7 +72,9 @@ const isAnsweredHere = ({ missing, side }: OpenRecovery): boolean =>
 
 /** Packets that came late would be answered, too: more than one answer to a packet. */
 const isAnsweredTwice = (telling: Telling): boolean =>
-  countsOf(telling).some(({ ghostAcks, repeatedResponses }) => ghostAcks + repeatedResponses > 0);
+  directionsOf(telling).some(
+    ({ acknowledgedTwice, counts: { repeatedResponses } }) => acknowledgedTwice + repeatedResponses > 0,
+  );
 
 const lostBefore = (telling: Telling): number => {
   const isTwice = isAnsweredTwice(telling);

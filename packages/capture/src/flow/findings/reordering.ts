@@ -49,9 +49,13 @@ export const reordering = rule({
     text: (telling) =>
       `The ${pathOf(telling, isShown(telling))} reordered packets; this explains ${telling.share}${telling.nothingLost}.`,
     chain: (telling) => {
-      const { lateFrame, again, lastAnswerFrame } = telling.shown;
+      const { lateFrame, frame, again, lastAnswerFrame } = telling.shown;
+      const late =
+        lateFrame > frame
+          ? `the first copy of ${psnOf(telling.shown)} arrives: it was late, not lost`
+          : `${psnOf(telling.shown)} arrives behind packets that were sent after it`;
       return [
-        ...event(lateFrame, `${psnOf(telling.shown)} arrives behind packets that were sent after it`),
+        ...event(lateFrame, late),
         ...sent(telling),
         ...closed(telling),
         ...event(

@@ -53,7 +53,7 @@ export class Direction {
   requester: RequesterTracker | undefined;
   /** Of the ACKs that repeat another one, some may have been sent to grant credits. */
   grantsCredits = false;
-  /** Of its ghost ACKs, those of a PSN that another ACK had named; the others may be late. */
+  /** Of its ghost ACKs, those that no later ACK has overtaken. */
   acknowledgedTwice = 0;
   connection!: ConnectionState;
   peer: Direction | undefined;

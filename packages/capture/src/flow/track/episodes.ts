@@ -6,8 +6,13 @@ import type { EpisodeReason, Grade, MissingPacket, RetransmitCause, TapSide } fr
 import { MIN_JIFFIES_TIMER } from './retry-timer.ts';
 import type { SentAgain } from './sent-again.ts';
 
-/** Late packets that are remembered, requests and responses each. */
+/** Late packets that are remembered, requests and responses each; and settled episodes whose first copy may still come. */
 const MAX_LATE = 16;
+const MAX_SETTLED = 16;
+/** What comes later than this, ns, is of another time. */
+const LATEST = 1e9;
+/** The same of an ACK that does not name the packet that it answers. */
+const LATEST_ANSWER = 100e6;
 /** Where the network duplicates packets, one answer too many may be to a duplicate: at so many retransmissions it is taken for that no more. */
 const MIN_COPIES = 3;
 /** A host that answers nothing for so long, and then everything, stood still; ns. */
@@ -26,6 +31,8 @@ interface GoingBack {
 /** One episode. Times are nanoseconds, PSNs unwrapped; frames are 0 where the capture shows none. */
 export class Episode {
   readonly psn: number;
+  /** The packet that was asked for: the capture may show only later ones of those that were sent again. */
+  readonly missingPsn: number;
   /** Past the newest PSN sent when it began. */
   readonly end: number;
   cause: RetransmitCause;
@@ -47,7 +54,9 @@ export class Episode {
   lastFrame: number;
   /** How often the requester went back, and the packets that it retransmitted. */
   recoveries = 1;
-  packets = 1;
+  packets = 0;
+  /** Of these, packets that ask for an answer. */
+  asking = 0;
   /** The packet came late, behind packets that were sent after it. */
   lateFrame = 0;
   /** It had been answered, as the capture has it, before the first retransmission. */
@@ -60,6 +69,8 @@ export class Episode {
   repeated = 0;
   /** Of these, answers to the packet that it began with. */
   again = 0;
+  /** ACKs that repeat one of a packet sent later: rxe acknowledges a first copy that comes late with the newest PSN that it has. */
+  laterAnswers = 0;
   lastAnswerTime = 0;
   lastAnswerFrame = 0;
   /** When the other end was last heard before the first answer, in any connection. */
@@ -74,6 +85,7 @@ export class Episode {
     answeredFrame: number,
   ) {
     this.psn = sent.psn;
+    this.missingPsn = verdict.cause === 'sequence-nak' ? Math.min(sent.psn, sent.unacked) : sent.psn;
     this.end = sent.end;
     this.cause = verdict.cause;
     this.grade = verdict.grade;
@@ -92,13 +104,21 @@ export class Episode {
     this.answeredBefore = isAnswered ? answeredTime : Number.NEGATIVE_INFINITY;
     this.answeredFrame = isAnswered ? answeredFrame : 0;
     this.isHeard = sent.heard;
+    this.add(sent);
+  }
+
+  /** The packet was retransmitted. */
+  add({ needsAnswer }: SentAgain): void {
+    this.packets++;
+    if (needsAnswer) this.asking++;
   }
 
   /** More answers than retransmitted packets that need them: one of them is to a first copy. (rxe answers each copy of a packet.) */
   #isAnsweredTwice(isDoubled: boolean): boolean {
     if (isDoubled && this.recoveries < MIN_COPIES) return false;
-    // A first copy that an RNR NAK refused has no other answer.
-    const copies = this.cause === 'rnr' ? this.packets - 1 : this.packets;
+    // A first copy that an RNR NAK refused has no other answer. After a NAK each packet is taken once, and a new one may ask for the answer.
+    const isNak = this.cause === 'sequence-nak';
+    const copies = this.cause === 'rnr' ? this.packets - 1 : isNak ? Math.max(1, this.asking) : this.packets;
     return this.answerTime !== undefined && this.repeated + 1 > copies;
   }
 
@@ -162,7 +182,8 @@ export class Episode {
     const isAnsweredFirst = isNak && this.answeredFrame > 0;
     // Of responses behind the missing one more than one may come; of one that had not passed before, only if it was late.
     const isUnseen = this.missing === 'response' && this.side === 'responder';
-    const isTwice = isNak ? this.#isAnsweredTwice(isDoubled) : isUnseen && this.again > 0 && !isDoubled;
+    const isLate = isNak ? this.laterAnswers > 0 : isUnseen && this.again > 0;
+    const isTwice = (isLate && !isDoubled) || (isNak && this.#isAnsweredTwice(isDoubled));
     if (isAnsweredFirst || (isTwice && this.recoveries === 1))
       return { reason: 'reordered', certainty: 'likely' };
     return { reason: 'lost', certainty: this.grade };
@@ -188,7 +209,8 @@ export class Episodes {
   /** Made with the first: most connections have none. */
   #late: LatePacket[] | undefined;
   #open: Episode | undefined;
-  #closed: Episode | undefined;
+  /** The newest last. Made with the first, too. */
+  #settled: Episode[] | undefined;
   /** The last progress. */
   #answeredTime = Number.NEGATIVE_INFINITY;
   #answeredFrame = 0;
@@ -203,7 +225,7 @@ export class Episodes {
     const open = this.#open;
     if (open !== undefined && open.answerTime === undefined && sent.psn >= sent.unacked) {
       open.recoveries++;
-      open.packets++;
+      open.add(sent);
       open.lastTime = sent.time;
       open.lastFrame = frame;
       return open;
@@ -213,7 +235,8 @@ export class Episodes {
     const isExact = verdict.cause === 'sequence-nak';
     const late = this.#late?.findLast(
       ({ psn, time }) =>
-        time > sent.time - 1e9 && (isExact ? psn === sent.psn : psn >= sent.psn && psn < sent.end),
+        time > sent.time - LATEST &&
+        (isExact ? psn === episode.missingPsn : psn >= sent.psn && psn < sent.end),
     );
     if (late !== undefined && late.time >= sent.lastSent) episode.lateFrame = late.frame;
     this.#open = episode;
@@ -221,8 +244,8 @@ export class Episodes {
   }
 
   /** The recovery goes on with another packet. */
-  goesOn(): void {
-    if (this.#open !== undefined) this.#open.packets++;
+  goesOn(sent: SentAgain): void {
+    this.#open?.add(sent);
   }
 
   /** Everything before `unacked` is answered. @param heard when the other end was last heard before */
@@ -241,29 +264,55 @@ export class Episodes {
    * @param isCounted each request has one such answer: its ACK, or the first of its responses
    */
   repeatedAnswer(psn: number, time: number, frame: number, isCounted: boolean): void {
-    const open = this.#open;
-    if (open === undefined || psn < open.psn || psn >= open.end) return;
-    open.answerTime ??= time;
-    if (open.answerFrame === 0) open.answerFrame = frame;
-    if (isCounted || psn === open.psn) open.repeated++;
-    if (psn === open.psn) open.again++;
-    open.lastAnswerTime = time;
-    open.lastAnswerFrame = frame;
+    const episode = this.#openAt(psn) ?? this.#settledOf(psn, time);
+    if (episode === undefined) {
+      if (isCounted) this.#repeatedLater(psn, time);
+      return;
+    }
+    episode.answerTime ??= time;
+    if (episode.answerFrame === 0) episode.answerFrame = frame;
+    if (isCounted || psn === episode.psn) episode.repeated++;
+    if (psn === episode.psn) episode.again++;
+    episode.lastAnswerTime = time;
+    episode.lastAnswerFrame = frame;
   }
 
-  /** A packet, or the response with this PSN, was overtaken. */
-  late(psn: number, time: number, frame: number): void {
+  /** An ACK was repeated that no retransmission explains: it may be the answer to the first copy of the last packet that was asked for. */
+  #repeatedLater(psn: number, time: number): void {
+    const last = this.#open ?? this.#settled?.at(-1);
+    const isAsked = last?.cause === 'sequence-nak' && last.answerTime !== undefined && psn >= last.end;
+    if (isAsked && time - last.time < LATEST_ANSWER) last.laterAnswers++;
+  }
+
+  /**
+   * A packet, or the response with this PSN, was overtaken.
+   * @param isFirst it is the first copy: it may come when the episode that it began is settled
+   */
+  late(psn: number, time: number, frame: number, isFirst = true): void {
     this.#late ??= [];
     if (this.#late.length === MAX_LATE) this.#late.shift();
     this.#late.push({ psn, frame, time });
+    const settled = isFirst ? this.#settledOf(psn, time) : undefined;
+    const episode = settled?.lateFrame === 0 ? settled : this.#openAt(psn);
+    if (episode?.lateFrame === 0) episode.lateFrame = frame;
+  }
+
+  /** The open episode, if this PSN is among those that it may have retransmitted. */
+  #openAt(psn: number): Episode | undefined {
     const open = this.#open;
-    if (open !== undefined && open.lateFrame === 0 && psn >= open.psn && psn < open.end)
-      open.lateFrame = frame;
+    return open !== undefined && psn >= open.missingPsn && psn < open.end ? open : undefined;
+  }
+
+  /** The newest settled episode that is for this PSN. */
+  #settledOf(psn: number, time: number): Episode | undefined {
+    return this.#settled?.findLast(
+      ({ missingPsn, time: begin }) => missingPsn === psn && time - begin < LATEST,
+    );
   }
 
   /** The last episode, if the retransmitted packets had arrived before. */
   get lastCrossing(): Episode | undefined {
-    const last = this.#open ?? this.#closed;
+    const last = this.#open ?? this.#settled?.at(-1);
     return last?.judge().reason === 'spurious' ? last : undefined;
   }
 
@@ -272,6 +321,8 @@ export class Episodes {
     const open = this.#open;
     if (open === undefined) return;
     this.#open = undefined;
-    this.#closed = open;
+    this.#settled ??= [];
+    if (this.#settled.length === MAX_SETTLED) this.#settled.shift();
+    this.#settled.push(open);
   }
 }

@@ -312,6 +312,7 @@ export class RequesterTracker extends AnsweredRequests {
       followsOn: this.#followsOn,
       unseen,
       asks: packet.info.isReadRequest || packet.info.isAtomic,
+      needsAnswer: packet.ackReq || asksForData(packet.opcode),
       afterAsking,
       heard,
     };
@@ -326,9 +327,9 @@ export class RequesterTracker extends AnsweredRequests {
       this.#findDamage(sent);
       this.#verdict.episode = this.episodes.goBack(sent, this.#verdict, packet.frame);
     } else {
-      this.episodes.goesOn();
+      this.episodes.goesOn(sent);
       // A copy that was sent before the recovery arrives after its begin.
-      if (idOrder === IdOrder.OLDER) this.episodes.late(psn, time, packet.frame);
+      if (idOrder === IdOrder.OLDER) this.episodes.late(psn, time, packet.frame, false);
     }
     const { begins, cause, missing } = this.#verdict;
     // A timer sends it later, if its first copy after the wait is lost.

@@ -80,16 +80,17 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   const kind = aethKind(syndrome);
   if (kind === AethKind.ACK) {
     const isGhost = requester.noteAck(psn);
-    if (isGhost) {
-      direction.counts.ghostAcks++;
-      if (Number.isFinite(creditsOf(aethValue(syndrome)))) direction.grantsCredits = true;
-      requester.episodes.repeatedAnswer(psn, time, frame, true);
-    }
     if (psn >= requester.unacked) {
       requester.acknowledge(psn, time, frame);
       requester.classifier.recovered();
     }
-    if (requester.noteNamed(psn) && isGhost) direction.acknowledgedTwice++;
+    const isOvertaken = requester.noteNamed(psn);
+    if (!isGhost) return;
+    direction.counts.ghostAcks++;
+    if (Number.isFinite(creditsOf(aethValue(syndrome)))) direction.grantsCredits = true;
+    if (isOvertaken) return;
+    direction.acknowledgedTwice++;
+    requester.episodes.repeatedAnswer(psn, time, frame, true);
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).

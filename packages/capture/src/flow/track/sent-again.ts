@@ -32,6 +32,8 @@ export interface SentAgain {
   unseen: boolean;
   /** It is a READ or atomic. */
   asks: boolean;
+  /** Or its sender asks for an ACK. */
+  needsAnswer: boolean;
   /** It follows a READ or atomic. */
   afterAsking: boolean;
   /** Both directions are in the capture: without the other one there are no NAKs to see. */

@@ -77,16 +77,20 @@ export class SentRequests {
     return this.isAsking(slot) && isAtomic === (operation === OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
   }
 
-  /** Notes an ACK of this PSN. @returns whether another one had named it: one that a later ACK has overtaken is the first to name its own */
+  /**
+   * Notes an ACK of this PSN.
+   * @returns whether it may be the only answer to its packet, which was sent once and no other ACK has named: if the packet was acknowledged
+   * before, a later ACK has overtaken this one. An ACK with a PSN of a READ answers a repetition
+   */
   noteNamed(psn: number): boolean {
     const { out } = this;
     const entry = out.find(psn);
-    if (entry < 0) return false;
+    if (entry < 0) return true;
     const slot = out.slot(entry);
-    if (out.psns[slot] !== psn) return false;
+    if (this.isAsking(slot)) return false;
     const isAgain = (out.flags[slot] & EntryFlags.ACK_NAMED) !== 0;
     out.flags[slot] |= EntryFlags.ACK_NAMED;
-    return isAgain;
+    return !isAgain && out.sends[slot] <= 1;
   }
 
   /** Whether a PSN is among those sent lately, or close to them. */

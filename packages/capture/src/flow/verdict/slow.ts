@@ -27,17 +27,30 @@ export function slowText(connection: Connection): string {
   return '';
 }
 
-/**
- * What is named beside other trouble: retransmissions hide that all answers take long. Messages that wait for a retransmission, or for a
- * receive, take long as well: so only the packets that were sent once count.
- */
+/** So many NAKs that each waited long for the packet that they ask for show a long path, or a slow host. */
+const MIN_NAKS = 3;
+
+/** The soonest answer to packets that were sent once: messages that wait for a retransmission, or for a receive, take long as well. */
+function leastAnswer(connection: Connection, { direction: { from, requester } }: Subject): number {
+  return leastOf(connection, from) === undefined ? 0 : (requester?.classifier.evidence.leastLatency ?? 0);
+}
+
+/** The soonest retransmission after a NAK: near the responder nothing else shows how long the path to the requester is. */
+function leastReaction({ direction: { record } }: Subject): number {
+  const waits = record.recoveries.kept
+    .filter(({ cause, missing }) => cause === 'sequence-nak' && missing !== 'none')
+    .map(({ wait }) => wait);
+  return waits.length < MIN_NAKS ? 0 : Math.min(...waits);
+}
+
+/** What is named beside other trouble: retransmissions hide that a path, or a host, is slow. Each end is named once. */
 export function slowEnds(connection: Connection, subjects: readonly Subject[]): Verdict['also'] {
-  return subjects.flatMap((subject) => {
-    const { from, requester } = subject.direction;
-    if (leastOf(connection, from) === undefined) return [];
-    const least = requester?.classifier.evidence.leastLatency ?? 0;
-    if (least < SLOW || !Number.isFinite(least)) return [];
-    const text = `The path to ${subject.responder}, or that host, is slow: no answer came within ${formatDuration(least)}.`;
-    return [{ kind: 'slow-responder' as const, certainty: 'likely' as const, text }];
-  });
+  const found = new Map<string, string>();
+  const note = (end: string, least: number, what: string) => {
+    if (least < SLOW || !Number.isFinite(least) || found.has(end)) return;
+    found.set(end, `The path to ${end}, or that host, is slow: ${what} within ${formatDuration(least)}.`);
+  };
+  for (const subject of subjects) note(subject.responder, leastAnswer(connection, subject), 'no answer came');
+  for (const subject of subjects) note(subject.requester, leastReaction(subject), 'no NAK was answered');
+  return [...found.values()].map((text) => ({ kind: 'slow-responder', certainty: 'likely', text }));
 }
