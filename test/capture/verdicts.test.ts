@@ -47,7 +47,7 @@ const EXPECTED: readonly [name: string, verdict: Partial<Verdict>, text: RegExp]
   [
     'icrc-good-retries',
     { kind: 'retries-exceeded', certainty: 'likely' },
-    /did not answer .* one direction only/,
+    /sent no answer that was captured: .* one direction only/,
   ],
   ['rnr-655ms', { kind: 'rnr', culprit: '192.0.2.2' }, /no receive posted 3 times .*waited 1\.97 s/],
   ['connectx-ack-cnp', { kind: 'one-direction', certainty: 'not-known' }, /is not known/],

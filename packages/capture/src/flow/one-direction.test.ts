@@ -1,6 +1,7 @@
 /** Requests without answers: of a capture of one direction, and before the first answer. */
+import { Opcode, setU16 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { CaptureBuilder } from '../../testing/capture-builder.ts';
+import { CaptureBuilder, frameOf } from '../../testing/capture-builder.ts';
 
 /** More packets than wait for a first answer. */
 const MANY = 1500;
@@ -37,4 +38,24 @@ test('messages of many queue pairs that wait to be paired have one bound', { tag
   expect(capture.messages.length).toBeGreaterThan(800);
   expect(capture.finish().connections.length).toBe(60);
   expect(capture.messages.length).toBe(51_000);
+});
+
+test('requests in IP fragments, which are not read: the note on one direction names them', () => {
+  const note = (isFragmented: boolean) => {
+    const capture = new CaptureBuilder();
+    for (let i = 0; i < 3; i++) {
+      const frame = frameOf('a', Opcode.RC_SEND_ONLY, { psn: 100 + i, payload: 1024, id: 100 + i });
+      const first = frame.slice(0, 620);
+      setU16(first, 2, first.length);
+      first[6] = 0x20; // More fragments.
+      if (isFragmented) capture.other(i * 1000, first);
+      capture.packet(i * 1000 + 100, 'b', 'RC_ACKNOWLEDGE', { psn: 100 + i });
+    }
+    return capture.finish().findings.find(({ kind }) => kind === 'one-direction');
+  };
+  expect(note(true)?.text).toContain(
+    'the other one may be in the 3 fragmented packets that could not be read',
+  );
+  expect(note(true)?.hint).toContain('path MTU');
+  expect(note(false)?.hint).toContain('Mirror both directions');
 });

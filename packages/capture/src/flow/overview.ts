@@ -98,7 +98,7 @@ function incastOf(paths: readonly Path[]): Overview['incast'] {
 const CAUSE_NAMES: Readonly<Record<RetransmitCause, [one: string, many: string]>> = {
   timeout: ['ACK timeout', 'ACK timeouts'],
   'sequence-nak': ['sequence NAK', 'sequence NAKs'],
-  'implied-nak': ['implied NAK', 'implied NAKs'],
+  'implied-nak': ['gap in responses', 'gaps in responses'],
   rnr: ['RNR wait', 'RNR waits'],
   probe: ['probe', 'probes'],
   unknown: ['unexplained', 'unexplained'],

@@ -104,7 +104,7 @@ function causes(subject: Subject): Cause<GaveUp, AllSaid | 'rnr'>[] {
     ];
   }
   if (peer === undefined || peer.counts.packets === 0) {
-    const text = `${responder} did not answer ${requester}: ${counted(sends, 'copy', 'copies')}${given}${isThere ? alive : '; the capture shows one direction only'}.`;
+    const text = `${responder} sent no answer that was captured: ${requester} sent ${counted(sends, 'copy', 'copies')}${given}${isThere ? alive : '; the capture shows one direction only'}.`;
     return [{ ...base, kind: failure, certainty: 'likely', text, culprit: responder }];
   }
   const answered = tracker?.hasProgress === true || peer.counts.responses > 0;

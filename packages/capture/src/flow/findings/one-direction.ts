@@ -20,13 +20,20 @@ export const oneDirection = rule({
     if (count === 0) return [];
     const ids = oneWay.slice(0, 5).map(({ id }) => `#${id}`);
     const names = `${ids.join(', ')}${count > 5 ? ' …' : ''}`;
+    const { fragment: fragments = 0 } = summary.damaged;
+    const reason =
+      fragments > 0
+        ? `the other one may be in the ${counted(fragments, 'fragmented packet')} that could not be read`
+        : 'the capture does not show whether messages were answered and why packets were retransmitted';
     return [
       ofCapture(
         'one-direction',
         'note',
         count,
-        `${counted(count, 'connection')} with one direction only (${names}): the capture does not show whether messages were answered and why packets were retransmitted`,
-        'Mirror both directions of the port. If both are mirrored, no answer was sent: look at the peer.',
+        `${counted(count, 'connection')} with one direction only (${names}): ${reason}`,
+        fragments > 0
+          ? 'IP fragments are not put together: lower the path MTU of the queue pairs below the MTU of the network.'
+          : 'Mirror both directions of the port. If both are mirrored, no answer was sent: look at the peer.',
         summary.duration,
       ),
     ];

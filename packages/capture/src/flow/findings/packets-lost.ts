@@ -1,10 +1,19 @@
 /** A packet, or the answer to it, was lost and retransmitted. */
 import { counted } from '../../units.ts';
-import type { DirectionCounts } from '../facts.ts';
+import type { DirectionCounts, MissingPacket } from '../facts.ts';
 import { type OpenRecovery, reasonOf } from '../record/recoveries.ts';
 import type { Direction } from '../track/direction.ts';
 import { event } from './chain.ts';
-import { closed, network, ofThemCertain, psnOf, RECOVERED, sent, type Telling } from './recovery-row.ts';
+import {
+  closed,
+  network,
+  ofThemCertain,
+  psnOf,
+  RECOVERED,
+  sendersOf,
+  sent,
+  type Telling,
+} from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 /** A verdict has no more. */
@@ -142,22 +151,54 @@ const isOnePlace = (telling: Telling): boolean =>
 
 /** Where packets were lost. */
 function placeOf(telling: Telling): string {
-  const [near] = nearOf(telling);
-  return isOnePlace(telling)
-    ? `between ${near} and the capture point`
-    : `between ${telling.requester} and ${telling.responder}`;
+  const { requester, responder } = telling;
+  const near = nearOf(telling);
+  const [only] = near;
+  if (isOnePlace(telling)) return `path between ${only} and the capture point`;
+  return near.size > 1
+    ? `path between ${requester} and ${responder}`
+    : `network, somewhere between ${requester} and ${responder},`;
 }
 
-/** Requests, answers, or packets of either. */
-function whatOf({ recoveries }: Telling): string {
-  const kinds = new Set(recoveries.map(({ missing }) => missing));
-  const [only] = kinds;
-  const isOne = kinds.size === 1 && only !== 'either' && only !== 'unknown';
-  return isOne ? (only === 'response' ? 'answers' : 'requests') : 'packets';
+/** How many of the missing packets are of a kind. */
+const missingOf = ({ recoveries }: Telling, kind: MissingPacket): number =>
+  recoveries.filter(({ missing }) => missing === kind).length;
+
+/** Requests, answers, or packets of either kind. */
+function whatOf(telling: Telling): string {
+  const [requests, answers] = [missingOf(telling, 'request'), missingOf(telling, 'response')];
+  const others = telling.recoveries.length - requests - answers;
+  const senders = sendersOf(telling, ({ missing }) => missing === 'request' || missing === 'response');
+  const both = senders.size > 1 ? ' in both directions' : '';
+  if (requests > 0 && answers > 0) return `${PACKETS}${both}`;
+  const [kind, count] = answers > 0 ? ['answers', answers] : ['requests', requests];
+  if (others === 0) return `${kind}${both}`;
+  return both === '' && count > others ? `${PACKETS}, mostly ${kind}` : `${PACKETS}${both}`;
 }
 
-const lost = (telling: Telling): string =>
-  `path ${placeOf(telling)} ${FATES[fateOf(telling)](telling)} ${whatOf(telling)}`;
+const PACKETS = 'packets';
+
+const lost = (telling: Telling, what = whatOf(telling)): string =>
+  `${placeOf(telling)} ${FATES[fateOf(telling)](telling)} ${what}`;
+
+/** `3 of 5 recoveries`; where a part of them shows the place, `3 of 5 recoveries, probably all`. */
+function shareIn(telling: Telling): string {
+  const { recoveries, share, shareOf } = telling;
+  const known = recoveries.filter(({ side }) => side !== 'unknown').length;
+  if (!isOnePlace(telling) || known === recoveries.length) return share;
+  return `${shareOf(known)}, probably ${share.startsWith('all') || share.startsWith('both') ? 'all' : recoveries.length}`;
+}
+
+/** The verdict: as much as its length allows. */
+function textOf(telling: Telling): string {
+  const texts = [shareIn(telling), telling.share].flatMap((share) =>
+    [whatOf(telling), PACKETS].flatMap((what) => [
+      `The ${lost(telling, what)}; this explains ${share}.`,
+      `The ${lost(telling, what)} (${share}).`,
+    ]),
+  );
+  return texts.find((text) => text.split(' ').length <= MAX_WORDS) ?? texts.at(-1)!;
+}
 
 /** A finding's subject names both ends. */
 function withoutAddresses(telling: Telling): Telling {
@@ -167,22 +208,29 @@ function withoutAddresses(telling: Telling): Telling {
 
 function adviceOf(telling: Telling): string {
   const fate = fateOf(telling);
-  if (fate === Fate.LOST) return DROPS;
   if (fate === Fate.DELAYED) return SLOW;
-  const parts = [DROPS, fate === Fate.GONE ? ALIKE_GONE : ALIKE];
+  const parts = [DROPS];
+  const either = missingOf(telling, 'either');
+  if (either > 0)
+    parts.push(
+      `${counted(either, 'recovery', 'recoveries')} may be for a request or for its answer: which one does not show here.`,
+    );
+  if (fate !== Fate.LOST) parts.push(fate === Fate.GONE ? ALIKE_GONE : ALIKE, ...shownBefore(telling));
+  return parts.join(' ');
+}
+
+/** What the capture shows of other packets on their way to the capture point. */
+function shownBefore(telling: Telling): string[] {
   const late = lateHere(telling);
   const damaged = damagedHere(telling);
   const before = lostBefore(telling);
-  if (late + damaged === 0) return parts.join(' ');
+  if (late + damaged === 0) return [];
   const seen = [
-    ...(late > 0 ? [`reordered (${late})`] : []),
-    ...(damaged > 0 ? [`damaged (${damaged}, wrong ICRC)`] : []),
-    ...(before > 0 ? [`lost (${counted(before, 'recovery', 'recoveries')})`] : []),
+    ...(late > 0 ? [`${counted(late, 'packet')} reordered`] : []),
+    ...(damaged > 0 ? [`${counted(damaged, 'packet')} damaged (wrong ICRC)`] : []),
+    ...(before > 0 ? [`${counted(before, 'recovery', 'recoveries')} for lost packets`] : []),
   ];
-  parts.push(
-    `Packets were ${seen.join(', ')} on their way to the capture point: behind it they may be, too.`,
-  );
-  return parts.join(' ');
+  return [`Seen on the way to the capture point: ${seen.join(', ')}. Behind it the same may happen.`];
 }
 
 export const packetsLost = rule({
@@ -201,10 +249,7 @@ export const packetsLost = rule({
       proven(telling) === telling.recoveries.length && !mayCome(telling) ? 'certain' : 'likely',
     isOfBoth: true,
     title: (telling) => TITLES[fateOf(telling)],
-    text: (telling) => {
-      const text = `The ${lost(telling)}; this explains ${telling.share}.`;
-      return text.split(' ').length <= MAX_WORDS ? text : `The ${lost(telling)} (${telling.share}).`;
-    },
+    text: textOf,
     chain: (telling) => [
       ...sent(telling),
       ...event(
@@ -213,12 +258,12 @@ export const packetsLost = rule({
       ),
       ...event(
         telling.shown.answeredFrame,
-        `${telling.responder} answers, and ${telling.requester} does not get the answer in time`,
+        `${telling.responder} answers, and ${telling.requester} does not get the answer ${telling.shown.cause === 'implied-nak' ? 'before later ones' : 'in time'}`,
       ),
       ...closed(telling),
     ],
     finding: (telling) => ({
-      statement: `the ${lost(withoutAddresses(telling))}: ${telling.share}${ofThemCertain(proven(telling), telling)}`,
+      statement: `the ${lost(withoutAddresses(telling))}: ${shareIn(telling)}${ofThemCertain(proven(telling), telling)}`,
       hint: adviceOf(telling),
     }),
     explains: RECOVERED,

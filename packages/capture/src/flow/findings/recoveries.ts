@@ -125,6 +125,7 @@ function tellingOf(groups: readonly Group[], total: Total): Telling {
     certain: groups.reduce((sum, { certain }) => sum + certain, 0),
     captureEnd: subject.capture.summary.duration,
     share: shareOf(recoveries.length, total),
+    shareOf: (count) => shareOf(count, total),
     // Recoveries for another cause may be for losses.
     nothingLost: recoveries.length === total.all ? '; nothing was lost' : '',
   };

@@ -31,6 +31,8 @@ export interface Telling {
   captureEnd: number;
   /** `3 of 5 recoveries`: in a verdict, of all of the connection; in a finding, of one end's. */
   share: string;
+  /** The same of a part of the group. */
+  shareOf: (count: number) => string;
   /** `; nothing was lost`, where the group has all recoveries of the connection. */
   nothingLost: string;
 }
@@ -70,23 +72,27 @@ export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_f
 export const ofThemCertain = (certain: number, { recoveries: { length } }: Telling): string =>
   certain === 0 || certain === length ? '' : `, ${certain} of them for certain`;
 
+/** The senders of the missing packets. @param tells which recoveries show the sender */
+export const sendersOf = ({ parts }: Telling, tells: (recovery: OpenRecovery) => boolean): Set<string> =>
+  new Set(
+    parts.flatMap(({ recoveries, requester, responder }) =>
+      recoveries.filter(tells).map(({ missing }) => (missing === 'response' ? responder : requester)),
+    ),
+  );
+
 /**
  * `path from 10.0.0.1 to the capture point`: what the capture shows of the packets happened before it.
  * @param isShown each of them is in the capture: damaged, or late
  * @param tells which recoveries show the sender
  */
 export function pathOf(
-  { parts }: Telling,
+  telling: Telling,
   isShown: boolean,
   tells = (_: OpenRecovery): boolean => true,
 ): string {
-  const senders = new Set(
-    parts.flatMap(({ recoveries, requester, responder }) =>
-      recoveries.filter(tells).map(({ missing }) => (missing === 'response' ? responder : requester)),
-    ),
-  );
+  const senders = sendersOf(telling, tells);
   const [sender] = senders;
-  const [{ requester, responder }] = parts;
+  const [{ requester, responder }] = telling.parts;
   if (senders.size !== 1) return `path between ${requester} and ${responder}`;
   if (isShown) return `path from ${sender} to the capture point`;
   return `path from ${sender} to ${sender === requester ? responder : requester}`;
@@ -103,12 +109,16 @@ export function closed({ shown, requester, responder }: Telling): ChainEvent[] {
     cause === 'sequence-nak'
       ? `${responder} asks for ${psnOf(shown)} again (sequence NAK)`
       : cause === 'implied-nak'
-        ? `a later response shows that ${psnOf(shown)} is missing`
+        ? `a later response of ${responder} comes without the one with ${psnOf(shown)}`
         : undefined;
   const timer = cause === 'timeout' ? ' (ACK timeout)' : '';
+  const again =
+    cause === 'implied-nak'
+      ? `${requester} asks for the response with ${psnOf(shown)} again`
+      : `${requester} sends ${psnOf(shown)} again${timer}`;
   return [
     ...(asked === undefined ? [] : event(evidenceFrame, asked)),
-    ...event(frame, `${requester} sends ${psnOf(shown)} again${timer}`),
+    ...event(frame, again),
     ...event(answerFrame, `${responder} answers`),
   ];
 }

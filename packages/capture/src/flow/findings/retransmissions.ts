@@ -9,7 +9,7 @@ import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './
 const CAUSE_WORDS: Readonly<Record<RetransmitCause, readonly [one: string, many: string]>> = {
   timeout: ['an ACK timeout', 'ACK timeouts'],
   'sequence-nak': ['a sequence NAK', 'sequence NAKs'],
-  'implied-nak': ['an implied NAK', 'implied NAKs'],
+  'implied-nak': ['a gap in responses', 'gaps in responses'],
   rnr: ['an RNR wait', 'RNR waits'],
   probe: ['a probe before the ACK timeout', 'probes before the ACK timeout'],
   unknown: ['', ''],

@@ -134,7 +134,9 @@ describe('which fate of several is likely', () => {
       return 116;
     });
     expect(text).toContain('reordered, lost, damaged or delayed answers');
-    expect(hint).toContain('Packets were reordered (3) on their way to the capture point');
+    expect(hint).toContain(
+      'Seen on the way to the capture point: 3 packets reordered. Behind it the same may happen.',
+    );
   });
 
   test('one loss that is shown does not speak for many that are not', () => {
@@ -164,10 +166,73 @@ describe('which fate of several is likely', () => {
   });
 });
 
-test('CNPs without marks: a queue behind the capture point; not where NAKs came, with which adapters send CNPs, nor where nothing can be marked', () => {
-  const withCnps = (syndrome?: number, ecn = 2) => {
+describe('the place and the kind of what is missing', () => {
+  test('of some recoveries the place is known: the verdict and the overview have the same numbers', () => {
+    const capture = talk(new CaptureBuilder(), 0, 100);
+    for (const [i, isAnswered] of [true, true, true, false].entries()) {
+      const [time, psn] = [(100 + i * 200) * MS, 104 + 2 * i];
+      const first = (at: number) =>
+        capture.packet(at, 'a', 'RC_SEND_FIRST', { psn, payload: 1024, migReq: false });
+      const last = (at: number) =>
+        capture.packet(at, 'a', 'RC_SEND_LAST', { psn: psn + 1, payload: 64, ackReq: true, migReq: false });
+      first(time);
+      if (isAnswered) {
+        last(time + 1);
+        ack(capture, time + 100, psn + 1);
+      }
+      first(time + TIMER);
+      last(time + TIMER + 1);
+      ack(capture, time + TIMER + 100, psn + 1);
+    }
+    const { verdict, overview } = talk(capture, 1300 * MS, 112).finish();
+    expect(verdict.text).toContain(`between ${A} and the capture point`);
+    expect(verdict.text).toContain('(3 of 4 recoveries, probably all)');
+    expect(overviewText(overview).join('\n')).toContain(
+      `3 between ${A} and the capture point, 1 not known where`,
+    );
+  });
+
+  test('nothing shows on which side of the capture point a request was lost', () => {
+    const capture = new CaptureBuilder();
+    for (const psn of [101, 102]) send(capture, psn, psn);
+    ack(capture, 200, 100, { syndrome: NAK });
+    for (const psn of [100, 101, 102]) send(capture, 300 + psn, psn);
+    ack(capture, 500, 102);
+    expect(verdictOf(talk(capture, 200 * MS, 103)).text).toContain(`somewhere between ${A} and ${B},`);
+  });
+
+  test('READ responses, and one packet that may be the request: mostly answers', () => {
+    const capture = new CaptureBuilder();
+    const read = (time: number, psn: number) =>
+      capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length: 64, migReq: false });
+    const response = (time: number, psn: number) =>
+      capture.packet(time, 'b', 'RC_RDMA_READ_RESPONSE_ONLY', { psn, payload: 64 });
+    for (let i = 0; i < 3; i++) {
+      const [time, psn] = [i * 20 * MS, 100 + 2 * i];
+      for (const next of [psn, psn + 1]) read(time + next, next);
+      if (i < 2) response(time + 200, psn + 1);
+      const again = i < 2 ? 300 : TIMER;
+      for (const next of [psn, psn + 1]) read(time + again + next, next);
+      for (const next of [psn, psn + 1]) response(time + again + 200 + next, next);
+    }
+    read(300 * MS, 106);
+    response(300.1 * MS, 106);
+    const { verdict, overview } = capture.finish();
+    expect(verdict.text).toContain('lost packets, mostly answers;');
+    expect(verdict.hint).toContain(
+      '1 recovery may be for a request or for its answer: which one does not show here.',
+    );
+    expect(verdict.chain.map(({ text }) => text)).toContain(
+      `a later response of ${B} comes without the one with PSN 100 = 0x000064`,
+    );
+    expect(overviewText(overview).join('\n')).toContain('1 ACK timeout, 2 gaps in responses');
+  });
+});
+
+test('CNPs without marks: a queue behind the capture point; not where NAKs came, with which adapters send CNPs, nor one CNP where nothing can be marked', () => {
+  const withCnps = (syndrome?: number, ecn = 2, count = 2) => {
     const capture = talk(new CaptureBuilder(), 0, 100, 100, 4, { ecn });
-    for (const time of [100, 101]) capture.packet(time * MS, 'b', 'CNP', { payload: 16 });
+    for (let time = 100; time < 100 + count; time++) capture.packet(time * MS, 'b', 'CNP', { payload: 16 });
     if (syndrome !== undefined) {
       send(capture, 110 * MS, 104);
       ack(capture, 110.1 * MS, 104, { syndrome });

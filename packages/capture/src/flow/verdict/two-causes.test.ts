@@ -120,7 +120,7 @@ test('a path that lost packets before the capture point lost those behind it, to
   send(capture, 77.2 * MS, 107);
   ack(capture, 77.3 * MS, 107);
   expect(verdictOf(talk(capture, 200 * MS, 108)).text).toBe(
-    `The path between ${A} and the capture point lost packets; this explains both recoveries.`,
+    `The path between ${A} and the capture point lost packets in both directions; this explains both recoveries.`,
   );
 });
 

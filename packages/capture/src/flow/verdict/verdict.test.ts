@@ -243,7 +243,7 @@ test('both ends go back for losses: one cause, one sum, one place for each end',
   }
   const { verdict, overview, findings } = capture.finish();
   expect(verdict.text).toBe(
-    `The path between ${A} and ${B} lost or damaged requests; this explains both recoveries.`,
+    `The path between ${A} and ${B} lost or damaged requests in both directions; this explains both recoveries.`,
   );
   expect(verdict.also).toEqual([]);
   expect(overview.lostNear).toEqual([
@@ -476,7 +476,10 @@ test('other traffic on the port of RoCE is no connection', () => {
 
 test.each([
   [false, /shows which it is\.$/],
-  [true, /damaged \(1, wrong ICRC\) on their way to the capture point: behind it they may be, too\.$/],
+  [
+    true,
+    /Seen on the way to the capture point: 1 packet damaged \(wrong ICRC\)\. Behind it the same may happen\.$/,
+  ],
 ])('losses behind the capture point, with wrong ICRCs in front of it: %s', (badIcrc, hint) => {
   const capture = talk(new CaptureBuilder(), 0, 100);
   if (badIcrc) send(capture, 1900, 150, { badIcrc });
