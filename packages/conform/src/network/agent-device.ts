@@ -189,11 +189,13 @@ class AgentConnection implements DeviceConnection {
   }
 
   async close(): Promise<void> {
-    for (const mw of this.#windows) await this.#agent.call('drop', { mw });
-    for (const mr of this.#others) await this.#agent.call('drop', { mr });
-    await this.destroyQp();
-    await this.deregister();
-    await this.#agent.call('poll', { want: 0 }).catch(ignoreLack);
+    await Promise.all([
+      ...[...this.#windows].map((mw) => this.#agent.call('drop', { mw })),
+      ...this.#others.map((mr) => this.#agent.call('drop', { mr })),
+      this.destroyQp(),
+      this.deregister(),
+      this.#agent.call('poll', { want: 0 }).catch(ignoreLack),
+    ]);
   }
 }
 
@@ -204,12 +206,11 @@ function ignoreLack(error: unknown): void {
 
 /** Posts the receives, and connects the queue pair. */
 async function open(agent: Agent, ids: Ids, spec: ConnectionSpec): Promise<void> {
-  const stride = Math.min(spec.receiveLength, Math.floor(spec.size / Math.max(1, spec.receives)));
-  if (spec.receives > 0) {
-    const { receives: count, receiveLength: len } = spec;
-    await agent.call('recv', { ...ids, id: FIRST_RECEIVE, count, len: Math.min(len, stride), stride });
-  }
-  await agent.call('connect', {
+  const { receives: count, receiveLength, size } = spec;
+  const stride = Math.min(receiveLength, Math.floor(size / Math.max(1, count)));
+  const receives = { ...ids, id: FIRST_RECEIVE, count, len: stride, stride };
+  const posted = count > 0 ? agent.call('recv', receives) : undefined;
+  const connected = agent.call('connect', {
     qp: ids.qp,
     dgid: hex(gidFromText(spec.address)),
     dqpn: spec.qpn,
@@ -224,6 +225,7 @@ async function open(agent: Agent, ids: Ids, spec: ConnectionSpec): Promise<void>
     rnr_retry: spec.rnrRetry,
     rtr_only: spec.state === 'RTR' ? 1 : undefined,
   });
+  await Promise.all([posted, connected]);
 }
 
 const { EINVAL, ENOSYS, EOPNOTSUPP, EPERM } = constants.errno;
@@ -248,6 +250,12 @@ const newsOf = (version: unknown): readonly Need[] => [
   ...(Number(version) >= 3 ? (['drain'] as const) : []),
 ];
 
+/** @throws the reason of a request that failed */
+function fulfilled<T>(settled: PromiseSettledResult<T>): T {
+  if (settled.status === 'rejected') throw settled.reason;
+  return settled.value;
+}
+
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
   const { ok: _, agent: version, flags = '0', ...facts } = await agent.call('hello', { token });
@@ -257,22 +265,24 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
   };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const access = `l${lettersOf(spec.regionAccess)}${spec.windows ? 'b' : ''}`;
-    const region = await agent.call('mr', { size: spec.size, access });
-    const mr = numberIn(region, 'mr', 'mr');
-    let qp: number | undefined;
-    try {
-      const pair = await agent.call('qp', {
+    // Sent together: each answer costs a round trip, which is long if the machine of the device is busy.
+    const made = await Promise.allSettled([
+      agent.call('mr', { size: spec.size, access }),
+      agent.call('qp', {
         type: spec.service,
         access: lettersOf(spec.access),
         qkey: spec.qkey,
         srq: spec.srq === undefined ? undefined : 1,
         with: spec.srq instanceof AgentConnection ? spec.srq.pair : undefined,
-      });
-      qp = numberIn(pair, 'qp', 'qp');
+      }),
+    ]);
+    try {
+      const [region, pair] = made.map(fulfilled);
+      const ids = { mr: numberIn(region, 'mr', 'mr'), qp: numberIn(pair, 'qp', 'qp') };
       if (spec.srq !== undefined && pair.srq !== true)
         throw new Untestable('the agent has no shared receive queues');
-      if (spec.state !== 'INIT') await open(agent, { mr, qp }, spec);
-      return new AgentConnection(agent, { mr, qp }, spec, {
+      if (spec.state !== 'INIT') await open(agent, ids, spec);
+      return new AgentConnection(agent, ids, spec, {
         qpn: numberIn(pair, 'qp', 'qpn') & 0xff_ffff,
         psn: spec.devicePsn,
         va: addressIn(region, 'mr'),
@@ -280,8 +290,9 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
       });
     } catch (error) {
       // The agent has room for 64 regions.
-      if (qp !== undefined) await agent.call('drop', { qp }).catch(() => {});
-      await agent.call('drop', { mr }).catch(() => {});
+      const [region, pair] = made;
+      if (pair.status === 'fulfilled') await agent.call('drop', { qp: pair.value.qp }).catch(() => {});
+      if (region.status === 'fulfilled') await agent.call('drop', { mr: region.value.mr }).catch(() => {});
       throw isLack(error) ? new Untestable(`the device refuses it: ${error.message}`) : error;
     }
   };

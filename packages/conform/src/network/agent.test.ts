@@ -19,7 +19,9 @@ afterEach(() => {
 async function agentThat(answer: (socket: Socket, line: string) => void): Promise<Agent> {
   const server = createServer((socket) => {
     socket.on('error', () => {});
-    socket.on('data', (data) => answer(socket, data.toString().trimEnd()));
+    socket.on('data', (data) => {
+      for (const line of data.toString().trimEnd().split('\n')) answer(socket, line);
+    });
   });
   servers.push(server);
   server.listen(0, '127.0.0.1');
@@ -84,12 +86,48 @@ test('a region and a queue pair whose connection the agent refuses are dropped',
   agent.close();
 });
 
+test('a connection costs two round trips, and its end one more', async () => {
+  const LAST_OF_TRIP = ['hello', 'qp', 'connect', 'poll'];
+  let trip: string[] = [];
+  const trips: string[][] = [];
+  const agent = await agentThat((socket, line) => {
+    const verb = line.split(' ')[0];
+    trip.push(verb);
+    if (!LAST_OF_TRIP.includes(verb)) return;
+    for (const _ of trip) socket.write(`${JSON.stringify({ ok: true, ...SIX.mr, ...SIX.qp })}\n`);
+    trips.push(trip);
+    trip = [];
+  });
+  const device = await agentDevice(agent);
+  const connection = await device.connect({ ...SPEC, receives: 1 } as unknown as ConnectionSpec);
+  await connection.close();
+  expect(trips).toEqual([['hello'], ['mr', 'qp'], ['recv', 'connect'], ['drop', 'drop', 'poll']]);
+  agent.close();
+});
+
+test.each([
+  ['mr', 'drop qp=4'],
+  ['qp', 'drop mr=3'],
+])('where the agent refuses %s, the other one is dropped: %s', async (refused, dropped) => {
+  const drops: string[] = [];
+  const agent = await agentThat((socket, line) => {
+    const verb = line.split(' ')[0];
+    if (verb === 'drop') drops.push(line);
+    const refusal = { ok: false, what: refused, errno: 12, text: 'no room' };
+    socket.write(`${JSON.stringify(verb === refused ? refusal : { ok: true, mr: 3, qp: 4 })}\n`);
+  });
+  const device = await agentDevice(agent);
+  await expect(device.connect(SPEC as unknown as ConnectionSpec)).rejects.toThrow('no room');
+  expect(drops).toEqual([dropped]);
+  agent.close();
+});
+
 test('a run ends where the agent goes, and the rules behind are not broken', async () => {
-  let left = 0;
+  const asked: string[] = [];
   const agent = await agentThat((socket, line) => {
     if (line === 'hello') socket.write('{"ok":true}\n');
     else {
-      left++;
+      asked.push(line.split(' ')[0]);
       socket.destroy();
     }
   });
@@ -101,7 +139,8 @@ test('a run ends where the agent goes, and the rules behind are not broken', asy
   };
   const results = await run(rules('PSN'), bench);
   expect(results).toMatchObject([{ verdict: 'broken', why: ['the agent is gone'] }]);
-  expect(left).toBe(1);
+  // One connection.
+  expect(asked).toEqual(['mr', 'qp']);
 });
 
 test('a connection that the device cannot have is not testable; one without room in the agent is broken', async () => {
@@ -158,13 +197,11 @@ async function benchThat(
   answers: Readonly<Record<string, object>>,
   onLine: (socket: Socket) => void = () => {},
 ) {
-  const agent = await agentThat((socket, lines) => {
-    for (const line of lines.split('\n')) {
-      onLine(socket);
-      const own = answers[line.split(' ')[0]];
-      const lack = { ok: false, what: 'verb', errno: 38, text: 'Function not implemented' };
-      socket.write(`${JSON.stringify(own === undefined ? lack : { ok: true, ...own })}\n`);
-    }
+  const agent = await agentThat((socket, line) => {
+    onLine(socket);
+    const own = answers[line.split(' ')[0]];
+    const lack = { ok: false, what: 'verb', errno: 38, text: 'Function not implemented' };
+    socket.write(`${JSON.stringify(own === undefined ? lack : { ok: true, ...own })}\n`);
   });
   const waits = { quiet: 1, patience: 1, slack: 1 };
   return { line: new VirtualLine(), device: await agentDevice(agent), waits, connections: 0 };
