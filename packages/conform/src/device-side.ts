@@ -71,11 +71,11 @@ export class DeviceSide {
     return got;
   }
 
-  /** No completion may come in `ms`. */
-  async noCompletion(what: string, ms = this.#case.waits.quiet): Promise<void> {
+  /** No completion may come in `ms`. @returns whether none came */
+  async noCompletion(what: string, ms = this.#case.waits.quiet): Promise<boolean> {
     const got = await this.completions(1, ms);
     const text = got.map(({ id, status }) => `${id}:${status}`).join(', ');
-    this.#case.want(got.length === 0, `${what}: completed ${text}`);
+    return this.#case.want(got.length === 0, `${what}: completed ${text}`);
   }
 
   /** Errors may come, no success. */

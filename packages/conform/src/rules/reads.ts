@@ -31,7 +31,7 @@ export const readRules = [
       text: 'Address, length and PSN move on together, or the wrong bytes come.',
     },
     async (t) => {
-      const s = await t.req({ timeout: 18 });
+      const s = await t.req({ timeout: 16 });
       const data = bytes(4096, 3);
       await readOf(s, 4096);
       const request = await s.next();
@@ -174,7 +174,7 @@ export const readRules = [
       text: 'Each READ must get its own bytes.',
     },
     async (t) => {
-      const s = await t.req({ timeout: 18 });
+      const s = await t.req({ timeout: 16 });
       const other = OFFSET + 4096;
       await readOf(s, 64);
       await s.post('read', { id: 2, length: 64, offset: other, remote: { va: 0x2_0000n, rkey: 5 } });

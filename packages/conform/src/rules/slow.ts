@@ -13,16 +13,24 @@ const rnrTimeOf = (code: number): number => rnrTimerMicroseconds(code) / 1000;
 const slow = (id: string, spec: Omit<RuleSpec, 'needs' | 'slow'>, play: Rule['play']): Rule =>
   rule(id, { needs: ['rc', 'post', 'completions'], slow: true, ...spec }, play);
 
+/** RNR timer codes, the longest time first: code 0 is longer than all others. */
+const CODES_BY_TIME = [0, ...Array.from({ length: 31 }, (_, i) => 31 - i)];
+/** Connections that wait at the same time. */
+const AT_ONCE = 8;
+
 /** The part of a time that timers rounded down to ticks of 4 ms leave. */
 const TICKS = 0.98;
 
+/** Refuses the SEND at `n`. @returns the time */
+const refuse = (s: Session, n: number, code: number): number =>
+  s.acknowledge(n, { syndrome: 0x20 | code }).time;
+
 /**
- * Refuses the SEND at `n` and waits until it comes back. A device that asks again early may have done so before the NAK reached it; one that does
- * not wait at all is not heard of again.
+ * Waits until the SEND at `n`, refused at `start`, comes back. A device that asks again early may have done so before the NAK reached it; one that
+ * does not wait at all is not heard of again.
  */
-async function comesBack(s: Session, t: Case, n: number, code: number): Promise<void> {
+async function comesBack(s: Session, t: Case, n: number, code: number, start: number): Promise<void> {
   const least = rnrTimeOf(code);
-  const { time: start } = s.acknowledge(n, { syndrome: 0x20 | code });
   const isAgain = (entry: Entry) =>
     s.requestAt(entry) === n && entry.time - start >= Math.min(CROSSING, least / 2);
   const came = await s.allUntil(isAgain, least * 4 + t.waits.patience);
@@ -40,17 +48,26 @@ export const slowRules = [
       text: 'Code 0 is 655 ms, not none; a table with one wrong row shows at that code only.',
     },
     async (t) => {
-      const s = await t.req({ timeout: 20, rnrRetry: 7 });
-      for (let code = 0; code < 32; code++) {
+      const sessions: Session[] = [];
+      for (let i = 0; i < AT_ONCE; i++) sessions.push(await t.req({ timeout: 20, rnrRetry: 7 }));
+      for (let round = 0; round * AT_ONCE < CODES_BY_TIME.length; round++) {
+        const waiting = sessions.map((s, i) => ({ s, code: CODES_BY_TIME[round * AT_ONCE + i], start: 0 }));
         // The second one: a device that asks again early repeats the last packet.
-        await s.post('send', { id: 2 * code, length: 8, count: 2 });
-        await s.requests(2);
-        await s.all(10);
-        await comesBack(s, t, 2 * code, code);
-        await s.all(10);
-        s.acknowledge(2 * code + 1);
-        await s.completed([`${2 * code}:SUCCESS`, `${2 * code + 1}:SUCCESS`], `code ${code}`);
-        await s.all(CROSSING);
+        for (const { s, code } of waiting) await s.post('send', { id: 2 * code, length: 8, count: 2 });
+        for (const { s } of waiting) await s.requests(2);
+        await t.pass(CROSSING);
+        for (const each of waiting) {
+          await each.s.all(0);
+          each.start = refuse(each.s, 2 * round, each.code);
+        }
+        for (const { s, code, start } of waiting) await comesBack(s, t, 2 * round, code, start);
+        await t.pass(CROSSING);
+        for (const { s, code } of waiting) {
+          s.acknowledge(2 * round + 1);
+          await s.completed([`${2 * code}:SUCCESS`, `${2 * code + 1}:SUCCESS`], `code ${code}`);
+        }
+        await t.pass(CROSSING);
+        for (const { s } of waiting) await s.all(0);
       }
     },
   ),
@@ -67,7 +84,7 @@ export const slowRules = [
       await s.requests(2);
       for (const code of [0, 31]) {
         await s.all(CROSSING);
-        await comesBack(s, t, 0, code);
+        await comesBack(s, t, 0, code, refuse(s, 0, code));
       }
       await s.noCompletion('two RNR NAKs with rnr_retry 2', CROSSING);
       s.acknowledge(0, { syndrome: 0x20 | 26 });
