@@ -147,7 +147,9 @@ export class Case implements Playing, CmPlaying {
         isListening !== false && (await this.#cmSession({ serviceId }).listening(isListening === true));
       if (!this.#bench.isListening) {
         if (isListening) throw new Error('the service at the connection manager is gone');
-        this.skip('nobody listens at the connection manager');
+        this.skip(
+          'nobody listens at the connection manager: run rping -s -P there, in a loop; -p names the port of another service',
+        );
       }
       this.entries.splice(before);
     }

@@ -108,7 +108,7 @@ test('a server that is not started again is broken once, and then not testable',
   });
   expect(await play(rule, bench)).toMatchObject({
     verdict: 'not testable',
-    why: [`no ib_write_bw at port ${port}`],
+    why: [`no ib_write_bw at port ${port}: run ib_write_bw -F -p ${port} there, in a loop`],
   });
 });
 
@@ -122,6 +122,6 @@ test('rules that need more than perftest has are not testable', async () => {
   servers.pop()?.close();
   expect(await playWith(port, 'PSN-01')).toMatchObject({
     verdict: 'not testable',
-    why: [`no ib_write_bw at port ${port}`],
+    why: [`no ib_write_bw at port ${port}: run ib_write_bw -F -p ${port} there, in a loop`],
   });
 });

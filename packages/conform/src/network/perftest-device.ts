@@ -173,7 +173,8 @@ export function perftestDevice(
       const isNew = !missing.has(right);
       missing.add(right);
       if (isNew && seen.has(right)) throw new Error(`${name} at port ${port + offset} is not started again`);
-      throw new Untestable(`no ${name} at port ${port + offset}`);
+      const server = `${name} -F -p ${port + offset}`;
+      throw new Untestable(`no ${name} at port ${port + offset}: run ${server} there, in a loop`);
     }
     seen.add(right);
     const dialogue = new Dialogue(socket);
