@@ -97,7 +97,7 @@ const BUNDLERS: [name: string, commands: string[], start: string[], folder: stri
 const program = (name: string) =>
   name === 'node' ? process.execPath : join(place, 'node_modules/.bin', name);
 
-describe('a bundle of', { tags: ['slow'] }, () => {
+describe('a bundle of', { tags: ['slow'], timeout: 1_800_000 }, () => {
   beforeAll(async () => {
     writeFileSync(join(place, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
     const args = ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...PACKAGES];
@@ -117,7 +117,7 @@ describe('a bundle of', { tags: ['slow'] }, () => {
     writeFileSync(join(place, 'sea.json'), JSON.stringify(sea));
     mkdirSync(join(place, 'sea'));
     copyFileSync(process.execPath, join(place, 'sea/program'));
-  });
+  }, 1_800_000); // It downloads the bundlers.
 
   test.each(BUNDLERS)('%s', async (_name, commands, start, folder) => {
     for (const command of commands) {
