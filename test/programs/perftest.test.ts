@@ -129,8 +129,12 @@ describe.skipIf(missing !== undefined)('next to two programs that compute', () =
     for (const { stderr } of devices) await once(createInterface(stderr!), 'line');
 
     const devinfo = () =>
-      JSON.parse(execFileSync(process.execPath, [roce, 'devinfo', '--json'], { env, encoding: 'utf8' }))
-        .served as { address: string; counters: Record<string, number> }[];
+      JSON.parse(
+        execFileSync(process.execPath, [roce, 'devinfo', '--json'], {
+          ...{ env, encoding: 'utf8' },
+          ...{ timeout: 120_000, killSignal: 'SIGKILL' },
+        }),
+      ).served as { address: string; counters: Record<string, number> }[];
     /** Of a run that hangs: who computes, who waits where, and what both devices have sent, repeated and been acknowledged. */
     const evidence = async () => {
       const counts = devinfo().map(({ address, counters }) => {
