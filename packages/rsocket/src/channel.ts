@@ -52,6 +52,8 @@ export class RsocketChannel implements RsocketCalls {
   /** The peer sends no more; it takes no more either. */
   #isReadEnded = false;
   #isPeerGone = false;
+  /** Requests were discarded, because the connection has ended. */
+  #isDiscarded = false;
   /** The message that ends this side's stream, and whether the peer's adapter has acknowledged it. */
   #lastControl: Promise<void> | undefined;
   #isEndTaken = false;
@@ -264,19 +266,41 @@ export class RsocketChannel implements RsocketCalls {
     return this.#ending;
   }
 
+  /** The peer, which has ended its stream, has left as well: it takes nothing more. */
+  get #hasLeft(): boolean {
+    return this.#isReadEnded && this.#isPeerGone;
+  }
+
   async #end(): Promise<void> {
-    if (this.#isReadEnded && this.#isPeerGone) return; // The peer takes nothing more, in order.
-    this.#checkOpen();
-    // All bytes have been posted: the queue keeps the order.
-    while (!this.#sending.mayControl || !this.#peer) {
-      await this.#sending.event();
+    while (!this.#hasLeft) {
       this.#checkOpen();
+      if (this.#peer && this.#sending.mayControl) return this.#sendEnd();
+      await this.#sending.event();
     }
+    await this.#taken();
+  }
+
+  async #sendEnd(): Promise<void> {
+    // All bytes have been posted: the queue keeps the order.
     const how = this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN;
     this.#lastControl = this.#sending.control(Op.CTRL, how).then(() => {
       this.#isEndTaken = true;
     });
-    await this.#lastControl;
+    try {
+      await this.#lastControl;
+    } catch (error) {
+      if (!this.#hasLeft) throw error;
+      await this.#taken();
+    }
+  }
+
+  /** Resolves when the adapter of a peer that has left has all bytes. Rejects if the connection ends before. */
+  async #taken(): Promise<void> {
+    while (this.#sending.isUnderWay) {
+      if (this.#isDiscarded || this.#isClosed)
+        throw this.#closedError('ended before it had acknowledged all bytes');
+      await this.#sending.event();
+    }
   }
 
   #checkOpen(): void {
@@ -300,6 +324,8 @@ export class RsocketChannel implements RsocketCalls {
     // A failed connection ends at once: its socket reports the failure behind this, and a dead peer does not answer.
     if (id.state === 'CONNECTED' && this.#failure === undefined) {
       if (isComplete) await Promise.race([this.end().catch(ignore), patience]);
+      // The peer, which has ended last, disconnects when its message is acknowledged. The acknowledgement may be lost, and is sent again.
+      if (isComplete && this.#isPeerGone) await Promise.race([id.disconnected, patience]);
       if (id.state === 'CONNECTED') await Promise.race([id.disconnect().catch(ignore), patience]);
     }
     clearTimeout(timer);
@@ -321,8 +347,10 @@ export class RsocketChannel implements RsocketCalls {
   #fail(error: unknown): void {
     if (this.#failure !== undefined || this.#isClosed) return;
     // Discarded, because the peer has left: what it has announced before counts. After a request that failed, the failure has come first.
-    if ((error as RoceError).attribute === 'WR_FLUSH_ERR') this.#isPeerGone = true;
-    else this.#failure = error;
+    if ((error as RoceError).attribute === 'WR_FLUSH_ERR') {
+      this.#isPeerGone = true;
+      this.#isDiscarded = true;
+    } else this.#failure = error;
     this.#sending.wake();
     if (this.#failure !== undefined) this.onFailure(this.#failure);
   }

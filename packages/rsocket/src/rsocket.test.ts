@@ -10,12 +10,11 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Ends, equip, openEnds } from '../../rdmacm/testing/ends.ts';
 import { header, openTarget, PORT, request } from '../../rdmacm/testing/stranger.ts';
 import { turns } from '../../verbs-api/testing/clock.ts';
+import { programOf, SMALL } from '../testing/program.ts';
 import { Inbound } from './inbound.ts';
 import { connect, createConnection, createServer, listen, type RSocket } from './index.ts';
 import { Outbound } from './outbound.ts';
 import { dataOf, decodeConnectionData, encodeConnectionData, Op, opOf } from './wire.ts';
-
-const SMALL = { receiveBuffer: 512, sendBuffer: 300, queue: 8, closeTimeout: 200 };
 
 async function pairOf(ends: Ends, options: object = SMALL): Promise<[RSocket, RSocket]> {
   await using server = await listen({ device: ends.b, port: 0, ...options });
@@ -122,21 +121,6 @@ test('a program that accepts and is no rsocket fails the client, which leaves no
 
 /** The immediate of SHUTDOWN. */
 const SHUTDOWN = 0xe000_0002;
-
-/** A program that has connected to a listener as an rsocket, and the listener's socket. */
-async function programOf(ends: Ends) {
-  await using server = await listen({ device: ends.b, port: 7, ...SMALL });
-  const id = new CmId({ device: ends.a });
-  await id.resolveAddr({ host: '10.0.0.2', port: 7 });
-  await id.resolveRoute();
-  const { qp, mr } = await equip(id as never, { cap: { maxRecvWr: 64 } });
-  const receives = Array.from({ length: 16 }, () => qp.receive([]));
-  for (const receive of receives) receive.catch(() => {});
-  const own = { addr: mr.addr, key: mr.rkey, length: 2 };
-  const privateData = encodeConnectionData({ isBigEndian: false, credits: 8, sgl: own, buffer: own });
-  await id.connect({ privateData, responderResources: 0, initiatorDepth: 0 });
-  return { id, qp, receives, socket: await server.accept() };
-}
 
 test('a peer that writes more than it was given room for is cut off', async () => {
   await using ends = await openEnds();

@@ -65,6 +65,11 @@ export class Sending {
     return this.free >= bytes && this.#outbound!.hasCredit;
   }
 
+  /** Whether the peer's adapter has not acknowledged all bytes yet. */
+  get isUnderWay(): boolean {
+    return this.#pending > 0;
+  }
+
   /** Whether a control message may go now. */
   get mayControl(): boolean {
     return this.#controls < MAX_CONTROLS;

@@ -1,0 +1,59 @@
+/** Peers that leave before they have acknowledged all bytes. */
+import { once } from 'node:events';
+import { describe, expect, test } from 'vitest';
+import { openEnds } from '../../rdmacm/testing/ends.ts';
+import { turns } from '../../verbs-api/testing/clock.ts';
+import { programOf } from '../testing/program.ts';
+
+/** The immediate of a message without bytes. */
+const DISCONNECT = 0xe000_0000;
+const SHUTDOWN = 0xe000_0002;
+
+describe.each([
+  ['DISCONNECT', DISCONNECT],
+  ['SHUTDOWN', SHUTDOWN],
+])('a peer that sends %s while it has no receive for our bytes', (_name, end) => {
+  const bytes = 'x'.repeat(200);
+
+  test('and disconnects: the socket is not finished, and its error names the peer', async () => {
+    await using ends = await openEnds();
+    const { id, qp, socket } = await programOf(ends, 0);
+    await using _ = id;
+    let isFinished = false;
+    socket.on('finish', () => {
+      isFinished = true;
+    });
+    const failed = once(socket, 'error');
+    socket.resume().write(bytes);
+    await turns();
+    await qp.write([], { addr: 0n, rkey: 0 }, { immData: end });
+    await turns(200);
+    expect([isFinished, socket.closed]).toEqual([false, false]);
+    await id.disconnect();
+    expect((await failed)[0]).toMatchObject({
+      code: 'ERR_ROCE_CLOSED',
+      message: expect.stringMatching(
+        /^the connection with 10\.0\.0\.1 port \d+ ended before it had acknowledged all bytes/,
+      ),
+    });
+    expect(isFinished).toBe(false);
+  });
+
+  test('and takes them later: the socket is finished then', async () => {
+    await using ends = await openEnds();
+    const { id, qp, socket } = await programOf(ends, 0);
+    await using _ = id;
+    const finished = once(socket, 'finish');
+    socket.resume().write(bytes);
+    await turns();
+    await qp.write([], { addr: 0n, rkey: 0 }, { immData: end });
+    await turns(200);
+    expect(socket.writableFinished).toBe(false);
+    const receives = Array.from({ length: 8 }, () => qp.receive([]));
+    for (const receive of receives) receive.catch(() => {});
+    for (const receive of receives) if ((await receive).immData === bytes.length) break;
+    await finished;
+    await id.disconnect();
+    if (!socket.closed) await once(socket, 'close');
+  });
+});
