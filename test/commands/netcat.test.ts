@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
@@ -46,6 +47,21 @@ test('connect to a port where nobody listens ends with 1, and names the remedy',
   const [message, [code]] = await Promise.all([text(client.stderr), once(client, 'exit')]);
   expect(message).toContain('no program listens at port 7712 of 127.0.0.1: start the server first');
   expect(code).toBe(1);
+});
+
+test('a stdin that cannot be read ends both sides with 1: what has arrived is not all', async () => {
+  const server = start('listen', '-p', '7714', '--bind', '127.0.63.2', '--no-input', '-v');
+  await said(server, 'listening at port 7714');
+  // Its first page is nobody's: EIO.
+  await using memory = await open('/proc/self/mem');
+  const client = spawn(process.execPath, [bin, 'connect', '127.0.63.2', '-p', '7714'], {
+    stdio: [memory.fd, 'pipe', 'pipe'],
+  });
+  const ends = [server, client].map((child) => once(child, 'exit'));
+  const [ofServer, ofClient] = await Promise.all([text(server.stderr), text(client.stderr!)]);
+  expect(ofClient).toBe('roce: EIO: i/o error, read\n');
+  expect(ofServer).toMatch(/roce: the connection with \S+ port \d+ ended before the peer ended its stream/);
+  expect((await Promise.all(ends)).map(([code]) => code)).toEqual([1, 1]);
 });
 
 test('a listener ends with Ctrl-C', async () => {

@@ -38,6 +38,8 @@ export async function exchange(
     if (input) {
       // Nobody types for a peer that has ended.
       if (isKeyboard) socket.once('end', () => socket.end());
+      // The peer must not take a part for the whole.
+      terminal.stdin.once('error', (error) => socket.destroy(error));
       terminal.stdin.pipe(socket);
     } else socket.end();
     await Promise.all([receiving.catch(() => closed), closed]);
