@@ -4,6 +4,8 @@
  */
 import { type Analysis, type Connection, FlowAnalyzer, readPackets } from '@node-roce/capture/node';
 import { type Evidence, FINDING_CHECKS, judgeStalls } from './judge-findings.ts';
+// @ts-expect-error: plain JavaScript
+import { parseRoce } from './pcap.mjs';
 import type { Frames, Tap, Truth, TruthEvent } from './truth-file.ts';
 
 /** A statement of the analysis about a packet. */
@@ -89,7 +91,7 @@ export function judge(
   }
   judgePackets(truth, tap, byFrame, retransmitted, result);
   judgePlaces(tap, analysis.connections, retransmitted, result);
-  judgeCounts(truth, tap, analysis.connections, result);
+  judgeCounts(truth, tap, analysis.connections, evidence, result);
   judgeFindings(truth, tap, analysis, evidence, result);
   result.falsehoods.push(...judgeStalls(analysis, truth, tap, evidence));
   return result;
@@ -188,10 +190,19 @@ function judgePlaces(
   }
 }
 
+/** CNPs of connections: the link sent some to queue pairs of which no other packet was captured. */
+function cnpsOf(truth: Truth, tap: Tap, frames: Evidence['frames']): number[] {
+  const keyOf = (bytes: Buffer) => `${bytes.toString('hex', 0, 6)} ${parseRoce(bytes)?.qp}`;
+  const cnps = new Set(at(truth.cnps, tap));
+  const used = new Set(frames.flatMap(({ number, bytes }) => (cnps.has(number) ? [] : [keyOf(bytes)])));
+  return [...cnps].filter((frame) => used.has(keyOf(frames[frame - 1].bytes)));
+}
+
 function judgeCounts(
   truth: Truth,
   tap: Tap,
   connections: readonly Connection[],
+  { frames }: Evidence,
   { falsehoods }: Judgement,
 ): void {
   const counts = connections.flatMap(({ aToB, bToA }) => [aToB, bToA]);
@@ -225,7 +236,7 @@ function judgeCounts(
   expect(
     'CNPs',
     total(({ cnps }) => cnps),
-    at(truth.cnps, tap).length,
+    cnpsOf(truth, tap, frames).length,
   );
   // A go-back-N of which no packet passed the tap, or only such as it had not seen before, does not show there.
   const goBacks = total((count) => count.goBacks);

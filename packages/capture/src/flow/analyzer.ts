@@ -126,7 +126,7 @@ export class FlowAnalyzer {
       clock: this.#clock,
       tooMany: this.#directions.tooMany,
       wrongCm: this.#right.wrongCm(addresses),
-      lone: states.flatMap(({ first, second }) =>
+      lone: this.#connections.all.flatMap(({ first, second }) =>
         second === undefined && first.counts.cnps > 0 ? [first] : [],
       ),
       gidPairs: gidPairs(states, addressOf),
@@ -167,7 +167,8 @@ export class FlowAnalyzer {
       for (const direction of [first, second]) direction?.record.recoveries.close();
     }
     for (const connection of all) {
-      if (this.#isGhost(connection)) this.#unconnected += connection.first.counts.packets;
+      if (this.#isGhost(connection) || isOfCnps(connection))
+        this.#unconnected += connection.first.counts.packets;
       else this.#connections.settle(connection);
     }
   }
@@ -198,3 +199,7 @@ export class FlowAnalyzer {
     });
   }
 }
+
+/** CNPs alone, which belong to no connection that the capture shows. */
+const isOfCnps = ({ id, first: { counts }, second }: ConnectionState): boolean =>
+  id === 0 && second === undefined && counts.packets === counts.cnps;

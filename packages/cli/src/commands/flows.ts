@@ -98,7 +98,7 @@ function print(analysis: Analysis, form: TimeForm, terminal: Terminal): void {
     terminal.paragraph(
       '',
       dim(
-        `${counted(unconnected, 'packet')} outside of connections: messages of the connection manager, or damaged headers`,
+        `${counted(unconnected, 'packet')} outside of connections: messages of the connection manager, CNPs alone, or damaged headers`,
       ),
     );
   }

@@ -4,6 +4,9 @@ import type { FindingOf } from '../facts.ts';
 import { event } from './chain.ts';
 import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './rule.ts';
 
+/** CNPs that are no accident. */
+const SEVERAL = 2;
+
 function find(subject: Subject): FindingOf<'cnp'>[] {
   const { record, peer } = subject.direction;
   const cnps = peer?.record.events.get('cnp');
@@ -21,14 +24,15 @@ function find(subject: Subject): FindingOf<'cnp'>[] {
 }
 
 /**
- * The receiver saw marks that the capture does not show. Not where an adapter may have sent the CNPs with its NAKs, nor where all packets pass
- * as Not-ECT: queues mark none of those (RFC 3168 §5).
+ * The receiver saw marks that the capture does not show. Not where an adapter may have sent the CNPs with its NAKs. Queues do not mark packets that
+ * are Not-ECT (RFC 3168 §5): where all pass so, one CNP is no evidence. Several are: the packets are made ECT, or are marked all the same, behind
+ * the capture point.
  */
 function causes({ direction, requester, responder }: Subject): Cause<'cnp', 'cnp'>[] {
   const { counts, record, peer } = direction;
-  if (counts.ecnCapable === 0) return [];
   const cnps = peer?.record.events.get('cnp');
   if (peer === undefined || cnps === undefined || record.events.get('ecn-marked') !== undefined) return [];
+  if (counts.ecnCapable === 0 && cnps.count < SEVERAL) return [];
   if (Object.keys(peer.counts.naks).length > 0 || peer.counts.rnrNaks > 0) return [];
   return [
     {

@@ -241,7 +241,8 @@ test('CNPs without marks: a queue behind the capture point; not where NAKs came,
     }
     return verdictOf(talk(capture, 200 * MS, 105));
   };
-  expect(withCnps(undefined, 0)).toMatchObject({ kind: 'healthy', also: [] });
+  expect(withCnps(undefined, 0, 1)).toMatchObject({ kind: 'healthy', also: [] });
+  expect(withCnps(undefined, 0).text).toBe(withCnps().text);
   expect(withCnps()).toMatchObject({
     kind: 'cnp',
     severity: 'note',
@@ -302,6 +303,13 @@ describe('ACKs of what was acknowledged, though nothing between the responder an
     const { kind, also, text } = verdictOf(capture);
     expect([kind, ...also.map((each) => each.kind)], text).not.toContain('ghost-acks');
   });
+});
+
+test('CNPs of which no other packet of the queue pair was captured: no connection', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  for (const time of [100, 101]) capture.packet(time * MS, 'b', 'CNP', { payload: 16, destQp: 0x99 });
+  const { connections, overview, unconnected } = capture.finish();
+  expect([connections.length, overview.connections, unconnected]).toEqual([1, 1, 2]);
 });
 
 describe('the overview', () => {
