@@ -58,7 +58,7 @@ test('loss10_both_mixed: the NAK, and the responses that were missing, each with
   expect(by(79)).toMatchObject({ cause: 'implied-nak', evidence: 73, missing: 'response', reason: 'lost' });
   // Losses on both sides of the tap; the atomics behind the READ were asked for again, so their answers were not overtaken.
   expect(analysis.verdict).toMatchObject({
-    text: 'The path between 10.77.0.2 and 10.77.0.3 lost packets; this explains all 4 recoveries.',
+    text: 'The path between 10.77.0.2 and 10.77.0.3 lost packets in both directions; this explains all 4 recoveries.',
     also: [],
   });
 });
