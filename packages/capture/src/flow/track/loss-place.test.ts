@@ -26,6 +26,7 @@ function again(psn: number, more: Partial<SentAgain> = {}): SentAgain {
     followsOn: false,
     unseen: false,
     asks: false,
+    needsAnswer: false,
     afterAsking: false,
     heard: true,
     ...more,
