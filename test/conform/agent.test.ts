@@ -67,7 +67,7 @@ describe.skipIf(missing !== undefined)('the agent', () => {
     // No whole line.
     silent.write('hel');
     const next = await client();
-    expect(await next.ask('hello')).toMatchObject({ ok: true, agent: 3, device: 'roce0' });
+    expect(await next.ask('hello')).toMatchObject({ ok: true, agent: 4, device: 'roce0' });
     next.socket.destroy();
     silent.destroy();
   });

@@ -5,7 +5,8 @@
  *     ./roce-agent -b 192.0.2.7            [-d DEVICE] [-g GID_INDEX] [-p PORT] [-t TOKEN] [-i SECONDS]
  *
  * One client at a time, over TCP. A request is a line, `verb key=value ...`; numbers are decimal or 0x hexadecimal. The
- * answer is a line with one JSON object. Objects live until the client goes; one that sends no whole line for 300 s (-i), or
+ * answer is a line with one JSON object. Answers are in the order of the requests, of which several may come together: "agent":4
+ * in the answer to hello says so. Objects live until the client goes; one that sends no whole line for 300 s (-i), or
  * takes no answer for 30 s, is sent away. Verbs:
  *
  *     hello                    the device, its GID, its limits; with -t, `token=` has to come with it, before anything else
@@ -207,7 +208,7 @@ static void hello(void)
         return refuse("query", errno);
     if (ibv_query_device_ex(context, NULL, &extended) == 0)
         flags = extended.device_cap_flags_ex;
-    say("{\"ok\":true,\"agent\":3,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
+    say("{\"ok\":true,\"agent\":4,\"flags\":\"%llu\",\"device\":\"%s\",\"fw\":\"%.63s\",\"vendor\":%u,\"part\":%u,\"mtu\":%d,\"max_rd_atom\":%d,\"gid\":\"",
         flags, ibv_get_device_name(context->device), device.fw_ver, device.vendor_id, device.vendor_part_id,
         128 << port.active_mtu, device.max_qp_rd_atom);
     for (i = 0; i < 16; i++)

@@ -259,13 +259,14 @@ function fulfilled<T>(settled: PromiseSettledResult<T>): T {
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
   const { ok: _, agent: version, flags = '0', ...facts } = await agent.call('hello', { token });
+  agent.takesAhead = Number(version) >= 4;
   const info: DeviceInfo = {
     ...Object.fromEntries(Object.entries(facts).map(([name, value]) => [name, factOf(value)])),
     name: String(factOf(facts.device ?? 'device without a name')),
   };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const access = `l${lettersOf(spec.regionAccess)}${spec.windows ? 'b' : ''}`;
-    // Sent together: each answer costs a round trip, which is long if the machine of the device is busy.
+    // Together: each answer costs a round trip, which is long if the machine of the device is busy.
     const made = await Promise.allSettled([
       agent.call('mr', { size: spec.size, access }),
       agent.call('qp', {

@@ -45,8 +45,11 @@ export class Refused extends Error {
 
 /** A connection to an agent. Requests are answered in order. */
 export class Agent {
+  /** Whether requests are sent before earlier ones are answered: a simple agent may lose those. */
+  takesAhead = false;
   readonly #socket: Socket;
   readonly #waiting: Waiting[] = [];
+  #last: Promise<unknown> = Promise.resolve();
   #buffer = '';
   #gone: Error | undefined;
 
@@ -87,7 +90,20 @@ export class Agent {
    * @throws Refused where the agent refuses; Untestable if it has no such verb
    * @throws Error where it does not answer, or is gone
    */
-  async call(verb: string, values: Readonly<Record<string, unknown>> = {}, wait = 0): Promise<Answer> {
+  call(verb: string, values: Readonly<Record<string, unknown>> = {}, wait = 0): Promise<Answer> {
+    const answer = this.#ask(this.takesAhead ? undefined : this.#last, verb, values, wait);
+    this.#last = answer.catch(() => {});
+    return answer;
+  }
+
+  /** Asks once the earlier request, if there is one to wait for, is answered. */
+  async #ask(
+    earlier: Promise<unknown> | undefined,
+    verb: string,
+    values: Readonly<Record<string, unknown>>,
+    wait: number,
+  ): Promise<Answer> {
+    await earlier;
     if (this.#gone !== undefined) throw this.#gone;
     const given = Object.entries(values).filter(([, value]) => value !== undefined);
     const line = [verb, ...given.map(([key, value]) => `${key}=${value}`)].join(' ');
