@@ -22,9 +22,16 @@ test('rules that the stack keeps pass', async () => {
     expect((await play(rule, endpointBench(myEndpoint))).verdict, rule.id).toBe('pass');
 });
 
-test('no rule of these areas makes the stack throw', async () => {
+test('no rule of these areas makes the stack throw, and the page has the number of those that pass', async () => {
+  const verdicts: string[] = [];
   for (const rule of rules('PSN', 'ACK'))
-    expect((await play(rule, endpointBench(myEndpoint))).verdict, rule.id).not.toBe('broken');
+    verdicts.push((await play(rule, endpointBench(myEndpoint))).verdict);
+  expect(new Set(verdicts)).toEqual(new Set(['pass', 'deviation']));
+  const passed = verdicts.filter((verdict) => verdict === 'pass').length;
+  const others = verdicts.length - passed - 1;
+  expect(PAGE).toContain(
+    `Of these ${verdicts.length} rules, ${passed} pass. PSN-01 finds the fault, and ${others} need`,
+  );
 });
 
 test('where the region begins at address 0, nothing is in front of it', async () => {
