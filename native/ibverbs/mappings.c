@@ -42,8 +42,11 @@ static int open_maps(struct maps *maps) {
   return maps->fd < 0 ? -1 : 0;
 }
 
-static const char *why_not_opened(void) {
-  return errno == EMFILE ? "no descriptor is left for /proc/self/maps" : "/proc/self/maps can't be opened; it is needed";
+// EMFILE or EFAULT, and why the mappings can't be read.
+static int not_opened(const char **why) {
+  const int error = errno == EMFILE ? EMFILE : EFAULT;
+  *why = error == EMFILE ? "no descriptor is left for /proc/self/maps" : "/proc/self/maps can't be opened; it is needed";
+  return error;
 }
 
 // 1, 0 at the end, or −1.
@@ -107,10 +110,7 @@ int roce_private_parts(const struct roce_file *file, uintptr_t start, uintptr_t 
   struct mapping map;
   uintptr_t at = start;
   int error = 0;
-  if (open_maps(&maps) != 0) {
-    *why = why_not_opened();
-    return -1;
-  }
+  if (open_maps(&maps) != 0) return not_opened(why);
   while (at < end && error == 0 && next_mapping(&maps, &map) == 1) {
     const char *kind;
     uintptr_t to = map.to < end ? map.to : end;
@@ -119,22 +119,22 @@ int roce_private_parts(const struct roce_file *file, uintptr_t start, uintptr_t 
     kind = kind_of(map.path, map.permissions[3] == 's');
     if (map.permissions[0] != 'r' || map.permissions[2] == 'x') {
       *why = "it is code, or can't be read";
-      error = -1;
+      error = EFAULT;
     } else if (writes && map.permissions[1] != 'w') {
       *why = "it is read-only, and the access flags let the device write";
-      error = -1;
+      error = EFAULT;
     } else if (kind != NULL) {
       if (!is_of(&map, file) || map.offset != map.from) {
         *why = kind;
-        error = -1;
+        error = EFAULT;
       }
-    } else error = roce_add_part(parts, (struct roce_part){at, to, map.from, map.to, protection_of(&map), (off_t)at, NULL});
+    } else if (roce_add_part(parts, (struct roce_part){at, to, map.from, map.to, protection_of(&map), (off_t)at, NULL}) != 0) error = EFAULT;
     at = to;
   }
   close(maps.fd);
   if (error == 0 && at < end) {
     *why = "it is not mapped";
-    error = -1;
+    error = EFAULT;
   }
   return error;
 }
@@ -144,10 +144,7 @@ int roce_check_mapped(uintptr_t start, uintptr_t end, int writes, const char **w
   struct mapping map;
   uintptr_t at = start;
   int is_right = 1;
-  if (open_maps(&maps) != 0) {
-    *why = why_not_opened();
-    return -1;
-  }
+  if (open_maps(&maps) != 0) return not_opened(why);
   while (at < end && is_right && next_mapping(&maps, &map) == 1) {
     if (map.to <= at) continue;
     if (map.from > at) break;  // A hole.
@@ -159,7 +156,7 @@ int roce_check_mapped(uintptr_t start, uintptr_t end, int writes, const char **w
   *why = is_right                     ? "it is not mapped"
          : map.permissions[0] != 'r' ? "it can't be read"
                                       : "it is read-only, and the access flags let the device write";
-  return -1;
+  return EFAULT;
 }
 
 int roce_shared_parts(const struct roce_file *file, uintptr_t start, uintptr_t end, struct roce_parts *parts) {

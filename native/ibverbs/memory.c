@@ -197,7 +197,7 @@ static int is_attached(uintptr_t first, uintptr_t last) {
   return 0;
 }
 
-// Moves the pages of a region that is not in the list yet into the file. 0, or EFAULT and why; then all is as before.
+// Moves the pages of a region that is not in the list yet into the file. 0, or EFAULT or EMFILE, and why; then all is as before.
 static int share_pages(struct range *region, int writes, struct roce_parts *parts, const char **why) {
   size_t tried = 0;
   int error = 0;
@@ -210,7 +210,8 @@ static int share_pages(struct range *region, int writes, struct roce_parts *part
     return EFAULT;
   }
   *why = "the kernel refuses to map the device's file there, or no memory is left";
-  if (roce_private_parts(&memory.file, region->start, region->end, writes, parts, why) != 0) return EFAULT;
+  error = roce_private_parts(&memory.file, region->start, region->end, writes, parts, why);
+  if (error != 0) return error;
   if (parts->count > 0) roce_handle_faults();
   while (tried < parts->count && error == 0)
     if (roce_share_part(&memory.file, &parts->at[tried++]) != 0) error = EFAULT;
@@ -247,7 +248,8 @@ static int reach_pages(const struct roce_context *r, struct range *region, uint3
     return error;
   }
   reason = *why;
-  if (roce_check_mapped(region->start, region->end, writes, why) != 0) return error;
+  error = roce_check_mapped(region->start, region->end, writes, why);
+  if (error != 0) return error;
   if (kind == ROCE_MEMORY_EITHER && roce_debug())
     dprintf(STDERR_FILENO, "libibverbs of roce run: 0x%" PRIxPTR " to 0x%" PRIxPTR " is not shared: %s\n", region->start, region->end, reason);
   region->attached = 1;

@@ -26,10 +26,11 @@ uintptr_t roce_page_size(void);
 // 0, or −1 where there is no memory for it.
 int roce_add_part(struct roce_parts *parts, struct roce_part part);
 void roce_free_parts(struct roce_parts *parts);
-// Finds the parts of a range that are not in the file yet. 0, or −1 where a page can't be shared, and why; `writes`: the device may.
+// Finds the parts of a range that are not in the file yet. 0, or EFAULT where a page can't be shared, EMFILE where no descriptor is left, and
+// why; `writes`: the device may.
 int roce_private_parts(const struct roce_file *file, uintptr_t start, uintptr_t end, int writes, struct roce_parts *parts,
                        const char **why);
-// Whether a range is mapped, and may be read, and written (`writes`). 0, or −1 and why not.
+// Whether a range is mapped, and may be read, and written (`writes`). 0, or EFAULT or EMFILE, and why not.
 int roce_check_mapped(uintptr_t start, uintptr_t end, int writes, const char **why);
 // Finds the parts of a range that are mapped from the file. 0, or −1 where they can't be found.
 int roce_shared_parts(const struct roce_file *file, uintptr_t start, uintptr_t end, struct roce_parts *parts);

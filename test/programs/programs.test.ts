@@ -146,12 +146,13 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', () => {
     expect(ended.output).toMatch(/^ok$/m);
   });
 
-  test('a program that has no descriptors left gets EMFILE', async () => {
+  test.each(['auto', 'attach'])('a program that has no descriptors left gets EMFILE (%s)', async (memory) => {
     const script = `
 import ctypes, os, resource
 v = ctypes.CDLL('libibverbs.so.1', use_errno=True)
-for name in ['ibv_get_device_list', 'ibv_open_device']: getattr(v, name).restype = ctypes.c_void_p
-v.ibv_open_device.argtypes = [ctypes.c_void_p]
+for name in ['ibv_get_device_list', 'ibv_open_device', 'ibv_alloc_pd', 'ibv_reg_mr']: getattr(v, name).restype = ctypes.c_void_p
+for name in ['ibv_open_device', 'ibv_alloc_pd']: getattr(v, name).argtypes = [ctypes.c_void_p]
+v.ibv_reg_mr.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 device = ctypes.cast(v.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))[0]
 free = os.dup(0)
 os.close(free)
@@ -159,10 +160,22 @@ for more in range(4):
     resource.setrlimit(resource.RLIMIT_NOFILE, (free + more, 1024))
     print(v.ibv_open_device(device), os.strerror(ctypes.get_errno()))
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-print(v.ibv_open_device(device) is not None)
+context = v.ibv_open_device(device)
+pd = v.ibv_alloc_pd(context)
+memory = ctypes.create_string_buffer(65536)
+register = lambda: v.ibv_reg_mr(pd, ctypes.addressof(memory), 65536, 1)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free, 1024))
+print(register(), os.strerror(ctypes.get_errno()))
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+print(register() is not None)
 `;
-    const { output } = await devices.start(0, '/usr/bin/python3', ['-c', script]).ended;
-    expect(output).toBe(`${'None Too many open files\n'.repeat(4)}True\n`);
+    const { output } = await devices.start(0, 'env', [
+      `ROCE_MEMORY=${memory}`,
+      ...['/usr/bin/python3', '-c', script],
+    ]).ended;
+    expect(output.replace(/^libibverbs of roce run: .*: no descriptor is left .*\n/m, '')).toBe(
+      `${'None Too many open files\n'.repeat(5)}True\n`,
+    );
     // Nor does the device keep those of which the program took no descriptors.
     await expect.poll(() => devices.servers[0].status).toEqual({ programs: 0, objects: 0 });
   });
