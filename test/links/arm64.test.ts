@@ -15,6 +15,8 @@ const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
 /** Files of native/test. The others of its sockets ask the kernel for what the emulation does not pass on. */
 const FILES = ['loopback', 'icrc', 'crc'];
+/** Of icrc.test: sockets of one address share packets out by SO_ATTACH_REUSEPORT_CBPF, which the emulation (QEMU 7.2) does not know. */
+const LEFT_OUT = 'a source is followed over all sockets of an address';
 const SYSTEM = '/usr/aarch64-linux-gnu';
 // g++-aarch64-linux-gnu and qemu-user
 const isThere = ['aarch64-linux-gnu-g++', 'qemu-aarch64'].every(
@@ -43,7 +45,9 @@ async function arm64(...args: string[]): Promise<string> {
 /** The tests as one program: vitest is `arm64/vitest.ts`, the addon and the packages are those of the checkout. */
 async function bundleTests(): Promise<string> {
   const { build } = createRequire(join(root, 'packages/capture/package.json'))('esbuild');
-  const runs = FILES.map((name) => `await runFile('${name}', () => import('./${name}.test.ts'));`);
+  const runs = FILES.map(
+    (name) => `await runFile('${name}', () => import('./${name}.test.ts'), '${LEFT_OUT}');`,
+  );
   const contents = ["import { runFile } from 'vitest';", ...runs].join('\n');
   const plugin = {
     name: 'arm64',
@@ -80,7 +84,7 @@ describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 600_000 }, (
   test('the addon’s loopback tests pass', async () => {
     const output = await arm64(await bundleTests());
     const lines = output.trim().split('\n');
-    expect(lines.filter((line) => !line.startsWith('pass '))).toEqual([]);
+    expect(lines.filter((line) => !line.startsWith('pass '))).toEqual([`skip icrc › ${LEFT_OUT}`]);
     for (const name of FILES) expect(output).toContain(`pass ${name} › `);
     expect(lines.length).toBeGreaterThan(30);
   });
