@@ -287,7 +287,6 @@ describe('a device for programs', () => {
   test('names the limit of the size of files, which would end the device by SIGXFSZ', () => {
     const code =
       "import('@node-roce/dgram-native').then(({ createSharedFile }) => createSharedFile(2 ** 40))";
-    // Not by a shell: dash drops the variable that names the sanitized addon (scripts/test-sanitized.mjs).
     const { status, stderr } = spawnSync('prlimit', ['--fsize=1000000', process.execPath, '-e', code], {
       cwd: import.meta.dirname,
       encoding: 'utf8',
