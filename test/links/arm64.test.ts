@@ -69,7 +69,7 @@ async function bundleTests(): Promise<string> {
   return outfile;
 }
 
-describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 600_000 }, () => {
+describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 3_600_000 }, () => {
   beforeAll(async () => {
     const prebuild = join(root, 'scripts/release/prebuild-native.mjs');
     await run(process.execPath, [prebuild, '--out', join(place, 'prebuilds'), 'arm64']);
@@ -79,7 +79,7 @@ describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 600_000 }, (
     await run('npm', install, { cwd: place });
     const source = join(root, 'test/links/arm64/multicast.c');
     await run('aarch64-linux-gnu-gcc', ['-shared', '-fPIC', '-o', shim, source, '-ldl']);
-  }, 1_800_000);
+  }, 3_600_000);
 
   test('the addon’s loopback tests pass', async () => {
     const output = await arm64(await bundleTests());

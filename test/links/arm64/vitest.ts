@@ -10,7 +10,7 @@ export * from '@vitest/runner';
 for (const plugin of [JestExtend, JestChaiExpect, JestAsymmetricMatchers]) chai.use(plugin);
 export const { expect } = chai;
 
-const TIMEOUT = 120_000; // Emulated, an instruction takes some fifteen times as long.
+const TIMEOUT = 1_800_000; // Emulated, an instruction takes some fifteen times as long, and a busy machine adds to that.
 
 const CONFIG = {
   root: '.',
