@@ -134,10 +134,8 @@ export class Admission {
     const { counters } = this.#context;
     const packet = this.#packet;
     const { info } = packet;
-    const { state, migration } = qp;
-    const open = info.isRequest
-      ? receives(state) && (state !== QpStateCode.SQE || !qp.reliable)
-      : state === QpStateCode.RTS || state === QpStateCode.SQD;
+    const { state, sends, migration } = qp;
+    const open = info.isRequest ? receives(state) && (state !== QpStateCode.SQE || !qp.reliable) : sends;
     if (!open) {
       counters.wrongState++;
       return 1;

@@ -32,6 +32,8 @@ export interface Owner {
   readonly hasSends: boolean;
   /** `QpStateCode`. */
   readonly state: number;
+  /** It may have packets in flight: in RTS, and in SQD, which lets end what was started. */
+  readonly sends: boolean;
   readonly attributes: QpAttributes;
   /** Its ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   readonly credits: boolean;

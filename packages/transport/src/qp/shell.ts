@@ -34,6 +34,8 @@ export abstract class QueueShell {
   readonly counters = new QpCounters();
   /** `QpStateCode`. */
   readonly state: number = QpStateCode.RESET;
+  /** It may have packets in flight: in RTS, and in SQD, which lets end what was started. */
+  readonly sends: boolean = false;
   /** The sizes; those of a resize once the program posts by them. */
   readonly cap: QpCap;
   /** There are rings of a resize that the program has not been seen to post to. */
@@ -173,6 +175,7 @@ export abstract class QueueShell {
   /** Changes the state and shows it to the threads that post. */
   protected show(state: number): void {
     (this as Own<QueueShell>).state = state;
+    (this as Own<QueueShell>).sends = state === QpStateCode.RTS || state === QpStateCode.SQD;
     this.#sq.state = state;
     this.#rq.state = state;
     this.#next?.show(state);

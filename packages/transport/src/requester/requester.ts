@@ -159,9 +159,7 @@ export class Requester implements RequesterRole {
   // ------------------------------------------------------------------ sending
 
   transmit(batch: TxBatch, budget: number): number {
-    const { state } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return 0;
-    if (this.timers.isRunning(Timer.RNR)) return 0;
+    if (!this.#owner.sends || this.timers.isRunning(Timer.RNR)) return 0;
     const sent = this.#transmitter.transmit(batch, budget);
     if (sent > 0 && !this.#withLink) {
       this.#withLink = true;
@@ -173,8 +171,7 @@ export class Requester implements RequesterRole {
   // ------------------------------------------------------------------ failing
 
   refused(entry: number, psn: number, status: number): void {
-    const { state } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
+    if (!this.#owner.sends) return;
     const queue = this.#queue;
     if (indexLess(entry, queue.head) || !indexLess(entry, queue.started)) return;
     // A packet that was retransmitted and is acknowledged by now.
@@ -235,9 +232,7 @@ export class Requester implements RequesterRole {
   /** The link has looked at every packet that was added: they are on their way. */
   taken(): void {
     this.#withLink = false;
-    const { state } = this.#owner;
-    if (state === QpStateCode.RTS || state === QpStateCode.SQD)
-      this.recovery.ackTimer.taken(this.#flight.out > 0);
+    if (this.#owner.sends) this.recovery.ackTimer.taken(this.#flight.out > 0);
   }
 
   /** At most one retry a call (see the pump's order in docs/run-loop.md). */
@@ -259,18 +254,16 @@ export class Requester implements RequesterRole {
   migrated(): void {
     this.recovery.migrated();
     this.congestion.reset();
-    const { state } = this.#owner;
-    const sends = state === QpStateCode.RTS || state === QpStateCode.SQD;
-    if (sends && this.#flight.out > 0) this.recovery.goBack('timeout');
+    if (this.#owner.sends && this.#flight.out > 0) this.recovery.goBack('timeout');
   }
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
-    const { state, attributes } = this.#owner;
+    const { sends, attributes } = this.#owner;
     const parts =
       this.timers.check() ?? this.recovery.check() ?? this.reads.check() ?? this.congestion.check();
     if (parts !== undefined) return parts;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
+    if (!sends) return undefined;
     const { unackedPsn } = this.#flight;
     const broken = this.#flight.check() ?? this.failed.check() ?? this.reads.early.check(unackedPsn);
     if (broken !== undefined || attributes.timeout === 0) return broken;

@@ -124,8 +124,7 @@ export class UnreliableRequester implements RequesterRole {
   // ------------------------------------------------------------------ sending
 
   transmit(batch: TxBatch, budget: number): number {
-    const { state } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return 0;
+    if (!this.#owner.sends) return 0;
     const sent = this.#send(batch, budget);
     if (sent > 0 && !this.#withLink) {
       this.#withLink = true;
@@ -216,8 +215,7 @@ export class UnreliableRequester implements RequesterRole {
   }
 
   refused(entry: number, _psn: number, status: number): void {
-    const { state } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
+    if (!this.#owner.sends) return;
     const queue = this.#queue;
     // It completes after what the link took of the batch, in `taken`.
     if (!indexLess(entry, queue.head) && indexLess(entry, queue.started)) this.#failed.set(entry, status);
@@ -226,8 +224,7 @@ export class UnreliableRequester implements RequesterRole {
   /** The link has looked at every packet that was added: their entries are done. */
   taken(): void {
     this.#withLink = false;
-    const { state } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
+    if (!this.#owner.sends) return;
     const queue = this.#queue;
     const failed = this.#failed;
     while (queue.head !== this.#flight.cursor.entry) {
@@ -237,7 +234,7 @@ export class UnreliableRequester implements RequesterRole {
     }
     this.#flight.taken();
     if (failed.waiting && failed.completeIfOldest()) return;
-    if (state === QpStateCode.SQD) this.#drain.check();
+    if (this.#owner.state === QpStateCode.SQD) this.#drain.check();
     // A fenced LOCAL_INV may have waited for this.
     if (queue.head !== queue.posted) this.#owner.wantsTurn();
   }
@@ -248,8 +245,7 @@ export class UnreliableRequester implements RequesterRole {
   }
 
   check(): string | undefined {
-    const { state } = this.#owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
+    if (!this.#owner.sends) return undefined;
     return this.#flight.check() ?? this.#failed.check();
   }
 }

@@ -5,7 +5,7 @@
 import { psnAdd } from '@node-roce/wire';
 import type { TxBatch } from '../../batch.ts';
 import { Loss } from '../../congestion/controller.ts';
-import { QpStateCode, type RetransmitCause } from '../../constants.ts';
+import type { RetransmitCause } from '../../constants.ts';
 import type { Own } from '../../own.ts';
 import { Wire } from '../../wr-opcodes.ts';
 import { AckTimer } from '../ack-timer.ts';
@@ -434,8 +434,7 @@ export class Recovery {
   /** The broken promise, if there is one. */
   check(): string | undefined {
     const { flight, owner } = this.#parts;
-    const { state } = owner;
-    if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return this.retries.check();
-    return this.retries.check() ?? this.#repair.check(flight.unackedPsn, flight.sendPsn);
+    const broken = this.retries.check();
+    return owner.sends ? (broken ?? this.#repair.check(flight.unackedPsn, flight.sendPsn)) : broken;
   }
 }
