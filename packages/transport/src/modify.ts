@@ -1,6 +1,6 @@
 /** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
 import { PATH_MTUS } from '@node-roce/wire';
-import { isEmptyGid, isIpv4 } from './addresses.ts';
+import { checkAddressVector } from './addresses.ts';
 import { Access, MIG_STATES, type MigState, QP_STATES, type QpState, type QpType } from './constants.ts';
 import type { AhAttr, DeviceLimits, GidEntry, QpAttr, QpCap, QpQuery } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
@@ -81,39 +81,6 @@ const CHECKS: Record<QpAttrName, Check> = {
 
 /** Every attribute that a queue pair can have. */
 export const QP_ATTRIBUTE_NAMES = Object.keys(CHECKS) as readonly QpAttrName[];
-
-/** A route that packets can take; ERR_ROCE_INVALID_ATTRIBUTE names the wrong part. */
-export function checkAddressVector(attr: AhAttr, gids: readonly GidEntry[], name = 'ahAttr'): void {
-  const { grh } = attr;
-  if (!attr.isGlobal || !grh) throw invalid(`${name}.isGlobal`, 'RoCE has no route without a GRH', 'true');
-  if (!(grh.dgid instanceof Uint8Array) || grh.dgid.length !== 16) {
-    throw invalid(`${name}.grh.dgid`, 'not a GID', '16 bytes');
-  }
-  if (grh.dgid.every((byte) => byte === 0)) throw invalid(`${name}.grh.dgid`, 'the zero GID names nobody');
-  const ranges: [string, number, number][] = [
-    ['grh.sgidIndex', grh.sgidIndex, gids.length - 1],
-    ['grh.flowLabel', grh.flowLabel, 0xf_ffff],
-    ['grh.hopLimit', grh.hopLimit, 255],
-    ['grh.trafficClass', grh.trafficClass, 255],
-    ['sl', attr.sl, 15],
-    // Kept and given back by a query, without effect on RoCE; the widths are those of struct ibv_ah_attr.
-    ['dlid', attr.dlid, 0xffff],
-    ['srcPathBits', attr.srcPathBits, 255],
-    ['staticRate', attr.staticRate, 255],
-  ];
-  for (const [field, value, high] of ranges) {
-    if (!Number.isInteger(value) || value < 0 || value > high) {
-      throw invalid(`${name}.${field}`, `${value} is out of range`, `0 … ${high}`);
-    }
-  }
-  if (attr.portNum !== 1) throw invalid(`${name}.portNum`, `no port ${attr.portNum}`, '1');
-  if (isEmptyGid(gids[grh.sgidIndex])) {
-    throw invalid(`${name}.grh.sgidIndex`, `there is no GID at index ${grh.sgidIndex}`);
-  }
-  if (isIpv4(grh.dgid) !== isIpv4(gids[grh.sgidIndex].gid)) {
-    throw invalid(`${name}.grh.sgidIndex`, 'source and destination GID are of different IP versions');
-  }
-}
 
 /**
  * Checks a modify call as a whole; nothing is changed unless all of it is right.

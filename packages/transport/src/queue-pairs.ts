@@ -2,7 +2,7 @@
  * Queue pairs by number: what the control path does with them (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3)).
  */
 import { GSI_QPN } from '@node-roce/wire';
-import { isEmptyGid, isIpv4, isMulticastGid } from './addresses.ts';
+import { checkAddressVector, isEmptyGid, isIpv4, isMulticastGid } from './addresses.ts';
 import { CompletionQueues } from './completion-queues.ts';
 import type { Congestion } from './congestion/options.ts';
 import type { Experimental } from './constants.ts';
@@ -22,7 +22,7 @@ import type {
 } from './control.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
-import { checkAddressVector, checkModify, named, type PortFacts } from './modify.ts';
+import { checkModify, named, type PortFacts } from './modify.ts';
 import { checkCap } from './qp/cap.ts';
 import { QueuePairMaker } from './qp/create.ts';
 import { Paths } from './qp/paths.ts';

@@ -1,5 +1,5 @@
 /** Both ends of a connection, as this side knows them: the PSN and GID that it offers, and the peer that it was given. */
-import type { QpAttr, QpState, QpType } from '@node-roce/transport';
+import type { Own, QpAttr, QpState, QpType } from '@node-roce/transport';
 import { gidToIpText } from '@node-roce/wire';
 import {
   type ConnectionData,
@@ -21,29 +21,21 @@ export interface Connectable {
 
 /** Draws the PSN anew with each RESET: what is still under way of the last connection is not taken for the next one's. */
 export class Ends {
+  readonly initialPsn: number;
+  /** The index of the GID that was offered last; undefined if none was. */
+  readonly gidIndex: number | undefined;
   readonly #random: () => number;
-  #initialPsn: number;
-  #gidIndex: number | undefined;
   #peerQpn = 0;
   #peerAddress: string | undefined;
 
   constructor(random: () => number) {
     this.#random = random;
-    this.#initialPsn = random() & 0xff_ffff;
-  }
-
-  get initialPsn(): number {
-    return this.#initialPsn;
+    this.initialPsn = random() & 0xff_ffff;
   }
 
   /** The other side, as messages name it. */
   get peer(): string | undefined {
     return this.#peerAddress && `QP ${this.#peerQpn} at ${this.#peerAddress}`;
-  }
-
-  /** That was offered last; undefined if nothing was. */
-  get gidIndex(): number | undefined {
-    return this.#gidIndex;
   }
 
   /** The data that the peer needs; this side has that GID from now on. */
@@ -53,8 +45,8 @@ export class Ends {
     gidIndex: number = defaultGid(gids),
   ): ConnectionData {
     const { address } = gidAt(gids, gidIndex);
-    this.#gidIndex = gidIndex;
-    return { qpNum, psn: this.#initialPsn, gid: address, mtu: activeMtu };
+    (this as Own<Ends>).gidIndex = gidIndex;
+    return { qpNum, psn: this.initialPsn, gid: address, mtu: activeMtu };
   }
 
   /** Takes the queue pair from RESET (or INIT) to RTS, connected to that peer. Rejects as its `modify`. */
@@ -81,6 +73,6 @@ export class Ends {
     }
     if (qpState !== 'RESET') return;
     this.#peerAddress = undefined;
-    this.#initialPsn = this.#random() & 0xff_ffff;
+    (this as Own<Ends>).initialPsn = this.#random() & 0xff_ffff;
   }
 }
