@@ -26,20 +26,10 @@ const NEEDED = [
   ['unxz', 'xz-utils'],
 ];
 
-// Programs that run in the guest from here: programs-host.test.ts.
-const PROGRAMS = [
-  ['/etc/libibverbs.d/rxe.driver', 'ibverbs-providers'],
-  ['fi_pingpong', 'libfabric-bin'],
-];
-
-/**
- * Installs the packages that are missing (root), or names them and ends the program.
- *
- * @param {boolean} playsHostPrograms also those of programs-host.test.ts
- */
-export function installPackages(playsHostPrograms) {
+/** Installs the packages that are missing (root), or names them and ends the program. */
+export function installPackages() {
   try {
-    install(playsHostPrograms ? [...NEEDED, ...PROGRAMS] : NEEDED);
+    install(NEEDED);
   } catch (error) {
     fail(error.message);
   }

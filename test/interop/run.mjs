@@ -18,6 +18,7 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { sweep } from '../tiers/sweep.mjs';
 import { controlCases } from './control.mjs';
+import { installHostPrograms } from './host-programs.mjs';
 import { buildGuest, installPackages } from './image.mjs';
 import { FIXED, runLanes } from './lanes.mjs';
 import { options } from './options.mjs';
@@ -50,13 +51,6 @@ function umKernel() {
   }
 }
 
-/** Whether this run plays programs-host.test.ts, which needs packages that no other file does. */
-const playsHostPrograms = () =>
-  !prepare &&
-  shell !== 'only' &&
-  !FIXED.includes(sample) &&
-  (filters.length === 0 || filters.some((filter) => 'programs-host.test.ts'.includes(filter)));
-
 /** Cases of the sample `control` that the report does not have: a test was renamed, or not played. */
 function missingCases({ testResults }) {
   const played = new Set(
@@ -69,7 +63,7 @@ function missingCases({ testResults }) {
   return controlCases(guest).filter(({ file, name }) => !played.has(`${file}: ${name}`));
 }
 
-installPackages(playsHostPrograms());
+installPackages();
 let image;
 try {
   image = buildGuest(guest);
@@ -78,6 +72,7 @@ try {
 }
 const um = umKernel();
 if (prepare) process.exit();
+if (um && shell !== 'only' && !FIXED.includes(sample)) installHostPrograms(filters);
 sweep('roce-interop-');
 rmSync(logs, { recursive: true, force: true });
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long. Who started

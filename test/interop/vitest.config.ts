@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config';
 import { secondRuns } from '../tiers/second-runs.ts';
 import { PATIENCE } from './harness/patience.ts';
 import { isFixedSample, SAMPLE } from './harness/sample.ts';
+import { HOST_PROGRAMS } from './host-programs.mjs';
 
 // Run by run.mjs, inside of a network namespace. One guest serves all files, so they run one by one. Files in which no
 // guest has a part run with the default one alone.
@@ -11,8 +12,8 @@ const leftOut = debian13 ? ['no-guest/**'] : [];
 // FLUSH and ATOMIC_WRITE: rxe of Linux 6.1 has neither.
 if (!debian13) leftOut.push('placement.test.ts');
 if (!process.env.ROCE_GUEST_UM) leftOut.push('um.test.ts');
-// It mounts the file system of this machine, and installs programs there.
-if (!process.env.ROCE_GUEST_UM || isFixedSample) leftOut.push('programs-host.test.ts');
+// They mount the file system of this machine, and run.mjs installs programs there.
+if (!process.env.ROCE_GUEST_UM || isFixedSample) leftOut.push(...HOST_PROGRAMS);
 // Minutes of losses: in a sample by a seed, each with one of the guests.
 if (SAMPLE && !isFixedSample) leftOut.push(debian13 ? 'recovery.test.ts' : 'cm-loss.test.ts');
 
