@@ -10,7 +10,15 @@ const RXE = ['/etc/libibverbs.d/rxe.driver', 'ibverbs-providers'];
  * @type {Record<string, [string, string][]>}
  */
 const NEEDED = {
-  'programs-host.test.ts': [RXE, ['fi_pingpong', 'libfabric-bin']],
+  'programs-host.test.ts': [
+    RXE,
+    ['fi_pingpong', 'libfabric-bin'],
+    ['mpirun', 'openmpi-bin'],
+    ['/usr/lib/python3/dist-packages/mpi4py', 'python3-mpi4py'],
+    ['c++', 'g++'],
+    ['/usr/include/infiniband/verbs.h', 'libibverbs-dev'],
+    ['/usr/include/gloo/transport/ibverbs/device.h', 'libgloo-dev'],
+  ],
 };
 
 export const HOST_PROGRAMS = Object.keys(NEEDED);

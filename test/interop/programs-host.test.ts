@@ -1,9 +1,30 @@
 /** Programs that the guest's image does not have: this machine's, on rxe in the guest, and on `roce run` here. */
-import { inject, test } from 'vitest';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, inject, test } from 'vitest';
 import { Guest } from './harness/guest.ts';
 import { bothEndWell, MINUTES, ready, type Side, twoSides } from './harness/two-sides.ts';
 
-const { HERE, THERE, gone } = twoSides(new Guest(inject('guest9000')));
+const guest = new Guest(inject('guest9000'));
+const { HERE, THERE, folder, gone, carried } = twoSides(guest);
+
+const sourceOf = (name: string) => fileURLToPath(new URL(`../programs/${name}`, import.meta.url));
+
+/** A program of test/programs that both sides can start. */
+function compiled(compiler: string, source: string, ...libraries: string[]): string {
+  const program = join(folder, source.split('.')[0]);
+  const args = ['-O1', '-pthread', sourceOf(source), '-o', program, ...libraries.map((name) => `-l${name}`)];
+  const { status, stderr } = spawnSync(compiler, args, { encoding: 'utf8' });
+  expect(status, stderr).toBe(0);
+  return program;
+}
+
+const ROLES = [
+  ['here', HERE, THERE],
+  ['in the guest', THERE, HERE],
+] as const;
 
 test.each([
   ['-p verbs -e msg', 'here', HERE, THERE],
@@ -18,5 +39,71 @@ test.each([
   // The port of its control connection.
   await ready(serving, server.listensTcp(47_592));
   await bothEndWell(serving, client.start(`${line(client)} ${server.address}`), /^4k +10 /m);
+  await gone();
+});
+
+/**
+ * UCX by verbs alone: it would take TCP. It finds out by the service level of a completion, as Mellanox devices set it, whether a datagram has
+ * an IPv4 header; rxe's is 0, and UCX drops the datagram. A busy guest is silent for longer than the 30 s after which UCX gives up.
+ */
+const ucx = ({ name }: Side) =>
+  `UCX_TLS=rc_verbs,ud_verbs UCX_NET_DEVICES=${name}:1 UCX_UD_ETH_DGID_CHECK=n UCX_UD_TIMEOUT=10m`;
+
+describe.each(ROLES)('Open MPI, its rank 0 %s', (_, first, second) => {
+  // Its default are UCX's Mellanox devices, TCP and shared memory.
+  const UCX = {
+    mca: ['pml ucx', 'pml_ucx_tls any', 'pml_ucx_devices any', 'osc ucx', 'btl self'],
+    env: ucx,
+  };
+  // Its connections librdmacm makes. The completion queue is as for fi_pingpong.
+  const LIBFABRIC = {
+    mca: ['pml cm', 'mtl ofi', "mtl_ofi_provider_include 'verbs;ofi_rxm'", 'btl self'],
+    env: () => 'FI_UNIVERSE_SIZE=2',
+  };
+
+  test.each([
+    ['UCX', UCX],
+    ['libfabric', LIBFABRIC],
+  ])('exchanges by %s', { timeout: 10 * MINUTES }, async (_name, { mca, env }) => {
+    // mpirun starts its daemon on another machine by a remote shell. This one leaves the command to us.
+    const [agent, daemon] = [join(folder, 'agent'), join(folder, 'daemon')];
+    rmSync(daemon, { force: true });
+    writeFileSync(agent, `#!/bin/sh\nshift\necho "$*" > ${daemon}.part\nmv ${daemon}.part ${daemon}\n`, {
+      mode: 0o755,
+    });
+    const rank = (side: Side) =>
+      `-np 1 -H ${side === HERE ? 'localhost' : side.address} env ${env(side)} /usr/bin/python3 ${sourceOf('exchange.py')}`;
+    const options = [
+      '--allow-run-as-root --leave-session-attached',
+      ...[`plm_rsh_agent ${agent}`, ...mca].map((setting) => `--mca ${setting}`),
+    ].join(' ');
+    // 100 messages, among them ten of a MiB in each direction.
+    await carried(1000, async () => {
+      const run = HERE.start(`mpirun ${options} ${rank(first)} : ${rank(second)}`);
+      await ready(run, expect.poll(() => existsSync(daemon), { timeout: 2 * MINUTES }).toBe(true));
+      const serving = THERE.start(`sh ${daemon}`);
+      await bothEndWell(serving, run, /(?=.*rank 0: all as sent)(?=.*rank 1: all as sent)/s);
+    });
+    await gone();
+  });
+});
+
+test.each([
+  ['here', 0, 1],
+  ['in the guest', 1, 0],
+])('Gloo sums and broadcasts, its rank 0 %s', { timeout: 10 * MINUTES }, async (_, here, there) => {
+  const program = compiled('c++', 'collective.cc', 'gloo', 'ibverbs');
+  const store = mkdtempSync(join(folder, 'gloo-'));
+  const start = (side: Side, rank: number) =>
+    side.start(`${program} ${rank} 2 ${store} ${side.name} ${side.gidIndex}`);
+  // Sums of 4 MiB: each side sends both halves once.
+  await carried(1000, async () => {
+    const ours = start(HERE, here);
+    // Each waits 30 s for what the other one writes there.
+    const wrote = expect.poll(() => readdirSync(store).length, { timeout: 2 * MINUTES });
+    await ready(ours, wrote.toBeGreaterThan(0));
+    await bothEndWell(ours, start(THERE, there), /^ok$/m);
+    expect((await ours.ended).output).toMatch(/^ok$/m);
+  });
   await gone();
 });
