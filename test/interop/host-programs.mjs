@@ -13,6 +13,8 @@ const NEEDED = {
   'programs-host.test.ts': [
     RXE,
     ['fi_pingpong', 'libfabric-bin'],
+    ['ucx_perftest', 'ucx-utils'],
+    ['/usr/include/ucp/api/ucp.h', 'libucx-dev'],
     ['mpirun', 'openmpi-bin'],
     ['/usr/lib/python3/dist-packages/mpi4py', 'python3-mpi4py'],
     ['c++', 'g++'],

@@ -49,6 +49,41 @@ test.each([
 const ucx = ({ name }: Side) =>
   `UCX_TLS=rc_verbs,ud_verbs UCX_NET_DEVICES=${name}:1 UCX_UD_ETH_DGID_CHECK=n UCX_UD_TIMEOUT=10m`;
 
+describe.each(ROLES)('UCX, its server %s', (_, server, client) => {
+  /** A port of its own for each run. */
+  let port = 27_400;
+
+  // UD connects, RC carries. Tests of UCT need devices of the same name on both sides.
+  test.each(['tag_lat', 'tag_bw -s 65536', 'ucp_put_bw -s 65536'])(
+    'ucx_perftest -t %s',
+    { timeout: 10 * MINUTES },
+    async (kind) => {
+      port++;
+      const line = (side: Side) => `env ${ucx(side)} ucx_perftest -p ${port} -n 20 -w 2 -t ${kind}`;
+      await carried(20, async () => {
+        const serving = server.start(line(server));
+        await ready(serving, server.listensTcp(port));
+        // The last row of its table has the iterations.
+        await bothEndWell(serving, client.start(`${line(client)} ${server.address}`), /^Final: +20 /m);
+      });
+      await gone();
+    },
+  );
+
+  test('endpoints by rdma_cm carry the right bytes', { timeout: 10 * MINUTES }, async () => {
+    const program = compiled('cc', 'sockaddr.c', 'ucp', 'ucs');
+    const start = (side: Side, role: string) =>
+      side.start(`env ${ucx(side)} UCX_SOCKADDR_TLS_PRIORITY=rdmacm ${program} ${role} ${server.address}`);
+    // 4 MiB from the client. One ACK stands for many packets.
+    await carried(10, async () => {
+      const serving = start(server, 'server');
+      await ready(serving, server.listensRdma());
+      await bothEndWell(serving, start(client, 'client'), /^ok$/m);
+    });
+    await gone();
+  });
+});
+
 describe.each(ROLES)('Open MPI, its rank 0 %s', (_, first, second) => {
   // Its default are UCX's Mellanox devices, TCP and shared memory.
   const UCX = {

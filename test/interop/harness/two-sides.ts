@@ -22,6 +22,8 @@ export interface Side {
   start(command: string): Playing;
   /** Resolves once a program listens by TCP. */
   listensTcp(port: number): Promise<unknown>;
+  /** Resolves once a program listens by rdma_cm. */
+  listensRdma(): Promise<unknown>;
 }
 
 /** Both sides for the tests of one file. */
@@ -53,6 +55,8 @@ export function twoSides(guest: Guest): TwoSides {
     rmSync(folder, { recursive: true });
   });
 
+  const listensThere = (command: string) =>
+    guest.must(`until ${command}; do sleep 0.1; done`, { timeout: 2 * MINUTES });
   const sent = async () =>
     [(await device.report()).counters.sentPackets, (await guest.counters()).sent_pkts].map(Number);
 
@@ -64,14 +68,15 @@ export function twoSides(guest: Guest): TwoSides {
       gidIndex: 0,
       start: (command) => startHere(device, 'sh', '-c', `exec ${command}`),
       listensTcp: listening,
+      listensRdma: () => expect.poll(() => device.ids.listening, { timeout: 2 * MINUTES }).toBeGreaterThan(0),
     },
     THERE: {
       address: ip4,
       name: 'rxe0',
       gidIndex: GID_INDEX[4],
       start: (command) => startThere(guest, inGuest(command), 10 * MINUTES),
-      listensTcp: (port) =>
-        guest.must(`until ss -ltn | grep -q :${port}; do sleep 0.1; done`, { timeout: 2 * MINUTES }),
+      listensTcp: (port) => listensThere(`ss -ltn | grep -q :${port}`),
+      listensRdma: () => listensThere('rdma resource show cm_id | grep -q LISTEN'),
     },
     gone: () =>
       expect
