@@ -1,4 +1,4 @@
-// A kernel that refuses: replaces the C library's syscall (LD_PRELOAD) for sendmsg and sendmmsg, and fails as REFUSE asks.
+// A kernel that refuses: replaces the C library's syscall (LD_PRELOAD) for sendmsg, sendto and sendmmsg, and fails as REFUSE asks.
 // Compiled and used by refusals.test.ts.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ static int sendSome(int fd, struct mmsghdr *messages, unsigned int count, int fl
   return sendAll(fd, messages, count, flags);
 }
 
-/// The addon sends one message by sendmsg(2), more by sendmmsg(2), both by this function.
+/// The addon sends one message by sendto(2) or sendmsg(2), more by sendmmsg(2), all by this function.
 long syscall(long number, ...) {
   long arguments[6];
   va_list list;
@@ -63,6 +63,15 @@ long syscall(long number, ...) {
   if (number == SYS_sendmsg) {
     struct mmsghdr one = {.msg_hdr = *(struct msghdr *)arguments[1]};
     const int sent = sendSome(fd, &one, 1, (int)arguments[2]);
+    return sent < 0 ? -1 : (long)one.msg_len;
+  }
+  if (number == SYS_sendto) {
+    struct iovec piece = {(void *)arguments[1], (size_t)arguments[2]};
+    struct mmsghdr one = {.msg_hdr = {.msg_name = (void *)arguments[4],
+                                      .msg_namelen = (socklen_t)arguments[5],
+                                      .msg_iov = &piece,
+                                      .msg_iovlen = 1}};
+    const int sent = sendSome(fd, &one, 1, (int)arguments[3]);
     return sent < 0 ? -1 : (long)one.msg_len;
   }
   return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
