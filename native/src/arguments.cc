@@ -84,11 +84,16 @@ Words wordsArgument(const Napi::CallbackInfo& info, size_t index, const char* na
 }
 
 uint32_t integerArgument(const Napi::CallbackInfo& info, size_t index, const char* name, uint32_t max) {
-  if (!info[index].IsNumber()) throw typeError(info.Env(), std::string(name) + " must be a number");
-  const double value = info[index].As<Napi::Number>().DoubleValue();
-  if (!isIntegerWithin(value, 0, max))
-    throw rangeError(info.Env(), std::string(name) + " must be an integer from 0 to " + std::to_string(max));
-  return static_cast<uint32_t>(value);
+  return integerArgument(info.Env(), info[index], name, max);
+}
+
+uint32_t integerArgument(napi_env env, napi_value value, const char* name, uint32_t max) {
+  double number = 0;
+  // It fails for what is no number.
+  if (napi_get_value_double(env, value, &number) != napi_ok) throw typeError(env, std::string(name) + " must be a number");
+  if (!isIntegerWithin(number, 0, max))
+    throw rangeError(env, std::string(name) + " must be an integer from 0 to " + std::to_string(max));
+  return static_cast<uint32_t>(number);
 }
 
 Options::Options(Napi::Env env, Napi::Value value, const char* name) : env_(env) {

@@ -29,6 +29,7 @@ Bytes bytesArgument(const Napi::CallbackInfo& info, size_t index, const char* na
 Words wordsArgument(const Napi::CallbackInfo& info, size_t index, const char* name);
 /// A number that is an integer from 0 to `max`; else a TypeError or a RangeError.
 uint32_t integerArgument(const Napi::CallbackInfo& info, size_t index, const char* name, uint32_t max);
+uint32_t integerArgument(napi_env env, napi_value value, const char* name, uint32_t max);
 
 /// A plain options object: absent properties take the default, wrong ones throw.
 class Options {

@@ -18,10 +18,40 @@ inline Napi::ObjectReference keepShared(const Napi::CallbackInfo& info, std::ini
   return Napi::Persistent(kept.As<Napi::Object>());
 }
 
-/// The function `Bound::call`, whose data is `bound`, which it owns.
+/// A call of such a function, by the C interface: the objects of node-addon-api cost as much as a short batch.
+struct BoundCall {
+  napi_env env;
+  /// Arguments that were given; the others are `undefined`.
+  size_t count = 3;
+  napi_value arguments[3];
+
+  napi_value number(uint32_t value) const {
+    napi_value result = nullptr;
+    napi_create_uint32(env, value, &result);
+    return result;
+  }
+};
+
+template <class Bound>
+napi_value callBound(napi_env env, napi_callback_info info) {
+  try {
+    BoundCall call{env};
+    void* bound = nullptr;
+    napi_get_cb_info(env, info, &call.count, call.arguments, nullptr, &bound);
+    return static_cast<Bound*>(bound)->call(call);
+  } catch (const Napi::Error& error) {
+    error.ThrowAsJavaScriptException();
+    return nullptr;
+  }
+}
+
+/// The function `Bound::call` of `bound`, which it owns.
 template <class Bound>
 Napi::Value functionOf(Napi::Env env, std::unique_ptr<Bound> bound, const char* name) {
-  Napi::Function function = Napi::Function::New<&Bound::call>(env, name, bound.get());
+  napi_value value = nullptr;
+  if (napi_create_function(env, name, NAPI_AUTO_LENGTH, callBound<Bound>, bound.get(), &value) != napi_ok)
+    throw Napi::Error::New(env);
+  Napi::Function function(env, value);
   function.AddFinalizer([](Napi::Env, Bound* owned) { delete owned; }, bound.get());
   bound.release();
   return function;

@@ -1,5 +1,6 @@
 // copyBatch and copier: payload from the receive slab into regions, every range checked.
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "addon.h"
@@ -15,9 +16,10 @@ namespace {
 uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
 
 /// Notes the regions of the entries and fetches them. @returns false with an exception pending
-bool fetchRegions(Regions& regions, Napi::Env env, Napi::Value views, bool isBound, const Words& list, uint32_t count) {
+template <class Views>
+bool fetchRegions(Regions& regions, Napi::Env env, const Views& views, const Words& list, uint32_t count) {
   if (count > list.length / copy::kWords) throw rangeError(env, "count must be at most the entries of list");
-  if (isBound)
+  if constexpr (std::is_same_v<Views, Napi::ObjectReference>)
     regions.beginBound(env, views);
   else
     regions.begin(env, views);
@@ -50,7 +52,7 @@ Napi::Value copyBatch(const Napi::CallbackInfo& info) {
   Words list = wordsArgument(info, 2, "list");
   const uint32_t count = integerArgument(info, 3, "count", 0x7fff'ffff);
   Regions& regions = Addon::of(env).regions;
-  if (!fetchRegions(regions, env, info[1], false, list, count)) return {};
+  if (!fetchRegions(regions, env, info[1], list, count)) return {};
   // A getter among the views may have detached the others: their addresses are read after that.
   const Bytes slab = bytesArgument(info, 0, "slab");
   list = wordsArgument(info, 2, "list");
@@ -64,13 +66,11 @@ struct BoundCopy {
   Napi::ObjectReference views;
   Napi::ObjectReference kept;
 
-  static Napi::Value call(const Napi::CallbackInfo& info) {
-    const auto& bound = *static_cast<BoundCopy*>(info.Data());
-    const Napi::Env env = info.Env();
-    const uint32_t count = integerArgument(info, 0, "count", 0x7fff'ffff);
-    Regions& regions = Addon::of(env).regions;
-    if (!fetchRegions(regions, env, bound.views.Value(), true, bound.list, count)) return {};
-    return Napi::Number::New(env, copyEntries(regions, bound.slab, bound.list, count));
+  napi_value call(const BoundCall& call) {
+    const uint32_t count = integerArgument(call.env, call.arguments[0], "count", 0x7fff'ffff);
+    Regions& regions = Addon::of(call.env).regions;
+    if (!fetchRegions(regions, call.env, views, list, count)) return nullptr;
+    return call.number(copyEntries(regions, slab, list, count));
   }
 };
 

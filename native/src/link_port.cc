@@ -131,16 +131,16 @@ bool LinkPort::fetchRegions(Napi::Env env, const TxArrays& arrays, uint32_t from
   return true;
 }
 
-Napi::Value LinkPort::sendNow(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count) {
+uint32_t LinkPort::sendNow(const TxArrays& arrays, uint32_t from, uint32_t count) {
   const uint32_t taken = sendBatch(arrays, from, count);
   writeTime();
-  return Napi::Number::New(env, taken);
+  return taken;
 }
 
-Napi::Value LinkPort::receiveNow(Napi::Env env, const RxArrays& arrays) {
+uint32_t LinkPort::receiveNow(const RxArrays& arrays) {
   const uint32_t count = receiveBatch(arrays);
   writeTime();
-  return Napi::Number::New(env, count);
+  return count;
 }
 
 Napi::Value LinkPort::send(const Info& info) {
@@ -160,12 +160,12 @@ Napi::Value LinkPort::send(const Info& info) {
   }
   arrays.headers = bytesArgument(info, 1, "headers");
   arrays.regionShared = bytesArgument(info, 6, "regionShared");
-  return sendNow(env, arrays, from, count);
+  return Napi::Number::New(env, sendNow(arrays, from, count));
 }
 
 Napi::Value LinkPort::receive(const Info& info) {
   expectOpen(info.Env());
-  return receiveNow(info.Env(), readReceiving(info));
+  return Napi::Number::New(info.Env(), receiveNow(readReceiving(info)));
 }
 
 /// A batch to send, looked up once. Its function owns it, and keeps port and arrays.
@@ -175,18 +175,16 @@ struct LinkPort::BoundSend {
   Napi::ObjectReference views;
   Napi::ObjectReference kept;
 
-  static Napi::Value call(const Info& info) {
-    auto& bound = *static_cast<BoundSend*>(info.Data());
-    LinkPort& port = *bound.port;
-    const Napi::Env env = info.Env();
-    port.expectOpen(env);
-    const uint32_t from = integerArgument(info, 0, "from", 0x7fff'ffff);
-    const uint32_t count = integerArgument(info, 1, "count", 0x7fff'ffff);
-    expectRoom(env, bound.arrays, from, count);
-    port.regions_.beginBound(env, bound.views.Value());
-    if (info.Length() > 2) port.regions_.give(info[2]);
-    if (!port.fetchRegions(env, bound.arrays, from, count)) return {};
-    return port.sendNow(env, bound.arrays, from, count);
+  napi_value call(const BoundCall& call) {
+    const napi_env env = call.env;
+    port->expectOpen(env);
+    const uint32_t from = integerArgument(env, call.arguments[0], "from", 0x7fff'ffff);
+    const uint32_t count = integerArgument(env, call.arguments[1], "count", 0x7fff'ffff);
+    expectRoom(env, arrays, from, count);
+    port->regions_.beginBound(env, views);
+    if (call.count > 2) port->regions_.give(call.arguments[2]);
+    if (!port->fetchRegions(env, arrays, from, count)) return nullptr;
+    return call.number(port->sendNow(arrays, from, count));
   }
 };
 
@@ -196,10 +194,9 @@ struct LinkPort::BoundReceive {
   RxArrays arrays;
   Napi::ObjectReference kept;
 
-  static Napi::Value call(const Info& info) {
-    const auto& bound = *static_cast<BoundReceive*>(info.Data());
-    bound.port->expectOpen(info.Env());
-    return bound.port->receiveNow(info.Env(), bound.arrays);
+  napi_value call(const BoundCall& call) {
+    port->expectOpen(call.env);
+    return call.number(port->receiveNow(arrays));
   }
 };
 

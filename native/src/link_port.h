@@ -109,8 +109,8 @@ class LinkPort {
   Napi::Value sender(const Info& info);
   Napi::Value receiver(const Info& info);
   /// Sends, and writes the time.
-  Napi::Value sendNow(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);
-  Napi::Value receiveNow(Napi::Env env, const RxArrays& arrays);
+  uint32_t sendNow(const TxArrays& arrays, uint32_t from, uint32_t count);
+  uint32_t receiveNow(const RxArrays& arrays);
   /// Fetches the regions that slots need, once `regions_` has begun. May run JavaScript, which may close the port.
   /// @returns false with an exception pending
   bool fetchRegions(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);

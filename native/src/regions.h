@@ -13,8 +13,8 @@ class Regions {
   /// Starts a batch over `views`, an array of Uint8Array or undefined by region index.
   /// @throws Napi::Error when it is no array or longer than 2^24, or from inside of `fetch`
   void begin(Napi::Env env, Napi::Value views);
-  /// The same of views that were seen to be an array. @throws Napi::Error from inside of `fetch`
-  void beginBound(Napi::Env env, Napi::Value views);
+  /// The same of views that were seen to be an array, looked up where they are needed. @throws Napi::Error from inside of `fetch`
+  void beginBound(Napi::Env env, const Napi::ObjectReference& views);
   /// The caller has the view of the batch's region, if that is one alone: it need not be looked up. After `beginBound`.
   void give(napi_value view) { given_ = view; }
   /// Notes that the batch needs a region. Runs no JavaScript.
@@ -39,11 +39,15 @@ class Regions {
     napi_value view;
     Bytes memory;
   };
+  void begin(Napi::Env env);
+  napi_value views();
   /// Elements of the views.
-  uint32_t length() const;
+  uint32_t length();
 
   napi_env env_ = nullptr;
+  /// Null while those of `bound_` were not needed.
   napi_value views_ = nullptr;
+  const Napi::ObjectReference* bound_ = nullptr;
   napi_value given_ = nullptr;
   bool fetching_ = false;
   std::vector<Wanted> wanted_;
