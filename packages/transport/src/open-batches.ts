@@ -25,12 +25,14 @@ export class OpenBatches<Batch extends object> {
 
   /** Packets go into a batch. */
   open(batch: Batch): void {
-    if (!this.#batches.includes(batch)) this.#batches.push(batch);
+    const batches = this.#batches;
+    // Nearly always the only one, and no call to find it.
+    if (batches[0] !== batch && !batches.includes(batch)) batches.push(batch);
   }
 
   /** The link has looked at all of a batch, or it has none. Nothing happens where it is not open. */
   close(batch: Batch): void {
-    const at = this.#batches.indexOf(batch);
+    const at = this.#batches[0] === batch ? 0 : this.#batches.indexOf(batch);
     if (at < 0) return;
     this.#batches[at] = this.#batches[this.#batches.length - 1];
     this.#batches.pop();

@@ -1,16 +1,19 @@
 /**
  * Stores of payload into memory that another thread or process may poll. The last bytes are stored last: programs wait for the last
- * byte of an RDMA WRITE. An aligned word of 4 or 8 bytes at the end is stored in one piece.
+ * byte of an RDMA WRITE. An aligned word of 4 or 8 bytes at the end is stored in one piece. In memory that is not shared, nobody looks meanwhile.
  */
 
 /** A buffer in words: another thread sees a word that was stored through these whole, or not at all. */
 export interface WordViews {
+  /** Another thread or process may look while bytes are stored. */
+  readonly shared: boolean;
   readonly eights: BigUint64Array;
   readonly fours: Uint32Array;
 }
 
 export function wordViews({ buffer }: Uint8Array): WordViews {
   return {
+    shared: buffer instanceof SharedArrayBuffer,
     eights: new BigUint64Array(buffer, 0, Math.floor(buffer.byteLength / 8)),
     fours: new Uint32Array(buffer, 0, Math.floor(buffer.byteLength / 4)),
   };
@@ -38,13 +41,14 @@ export function storePayload(
   slabWords?: WordViews,
 ): void {
   const end = view.byteOffset + offset + length;
-  const last = (end & 7) === 0 && length >= 8 ? 8 : (end & 3) === 0 && length >= 4 ? 4 : 1;
+  const last = lastBytes(words.shared, end, length);
   const head = length - last;
   if (head > LOOP_BYTES) view.set(slab.subarray(source, source + head), offset);
   else {
     let i = slabWords === undefined ? 0 : storeWords(view, words, offset, slab, slabWords, source, head);
     for (; i < head; i++) view[offset + i] = slab[source + i];
   }
+  if (last === 0) return;
   if (last === 1) {
     Atomics.store(view, offset + head, slab[source + head]);
     return;
@@ -56,6 +60,13 @@ export function storePayload(
     Atomics.load(FENCE, 0);
     view.set(LAST, offset + head);
   } else Atomics.store(words.fours, end / 4 - 1, LAST_FOUR[0]);
+}
+
+/** Bytes at the end that are stored by themselves; none in memory of one thread. */
+function lastBytes(shared: boolean, end: number, length: number): number {
+  if (!shared) return 0;
+  if ((end & 7) === 0 && length >= 8) return 8;
+  return (end & 3) === 0 && length >= 4 ? 4 : 1;
 }
 
 /** Copies whole words, where both places begin with one. @returns how many bytes */

@@ -180,7 +180,7 @@ export class WholeMessages {
       if (limited) credits.count(1);
       psn = psnAdd(psn, 1);
       added++;
-      if (!batch.runs || row.opcode !== WrOpcode.SEND) continue;
+      if (added === count || !batch.runs || row.opcode !== WrOpcode.SEND) continue;
       const alikeMost = limited ? Math.min(count - added, credits.left) : count - added;
       const more = addAlike(context, owner, queue, batch, opcodeFlags, length, alikeMost);
       queue.startSends(psn, more, row);
