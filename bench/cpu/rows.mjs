@@ -11,6 +11,7 @@ const stream = (operation, size, window, batch, posting = 'objects') => ({
   c: { mode: 'stream', length: Math.min(size, 4096), packets: Math.max(1, size / 4096) },
 });
 
+const ROUND_TRIP_IN_C = { mode: 'roundtrip', length: 64, packets: 1 };
 const WRITE = { name: 'WRITE 1 MiB', ...stream('WRITE', MIB, 4, 1) };
 
 /** `beside`: a row of which node-roce has slices among those of this one, since figures of two rows are minutes apart. */
@@ -27,7 +28,19 @@ export const ROWS = [
     name: 'round trip of 64 B',
     kind: 'roundTrips',
     plan: { size: 64 },
-    c: { mode: 'roundtrip', length: 64, packets: 1 },
+    c: ROUND_TRIP_IN_C,
+  },
+  {
+    name: 'round trip of 64 B by the link alone',
+    kind: 'linkTrips',
+    plan: { size: 64 },
+    c: ROUND_TRIP_IN_C,
+  },
+  {
+    name: 'round trip of 64 B by the link alone, with ACKs',
+    kind: 'linkTrips',
+    plan: { size: 64, acks: true },
+    c: ROUND_TRIP_IN_C,
   },
   {
     name: '1,000 queue pairs, a WRITE of 4 KiB on each',

@@ -8,6 +8,7 @@ import { allocatedBy } from './allocation.mjs';
 import { Churn, Idle, Loop, Many, Turns } from './alone.mjs';
 import { completionError, openDevice, WorkCompletion } from './build.mjs';
 import { Connecting } from './connecting.mjs';
+import { LinkTrips } from './link-alone.mjs';
 import { RoundTrips, Streams } from './one-thread.mjs';
 import { Stream } from './stream.mjs';
 
@@ -226,7 +227,7 @@ const commands = {
     return connecting.run(count, together);
   },
   async openInThread({ kind, ...options }) {
-    inThread = await { streams: Streams, roundTrips: RoundTrips }[kind].open(options);
+    inThread = await { streams: Streams, roundTrips: RoundTrips, linkTrips: LinkTrips }[kind].open(options);
   },
   async inThread({ count }) {
     return inThread.run(count);
