@@ -7,7 +7,7 @@ import { COPY_WORDS, Copy, copyBatch } from './index.ts';
 const P = 1000;
 
 /** A responder whose copies are noted: how many in each call, and whether a completion was seen before. */
-function responder() {
+function responder(buffer: ArrayBuffer | SharedArrayBuffer = new ArrayBuffer(4096)) {
   const calls: number[][] = [];
   const hand = new ByHand(
     { rqPsn: P },
@@ -19,8 +19,8 @@ function responder() {
       },
     },
   );
-  const memory = new Uint8Array(4096);
-  const mr = hand.side.register(memory.buffer);
+  const memory = new Uint8Array(buffer);
+  const mr = hand.side.register(buffer);
   const write = (psn: number, offset: number, bytes: number[]): PacketInit => ({
     opcode: Opcode.RC_RDMA_WRITE_ONLY,
     psn,
@@ -74,12 +74,15 @@ test('more than the list holds are done, too, and none twice', () => {
   expect(hand.side.poll()).toHaveLength(140);
 });
 
-test('no BigInt, which would be on the heap, is made for a copy of whole words', () => {
-  const { hand, memory, write } = responder();
+test.each([
+  ['shared memory', new SharedArrayBuffer(4096), ['number']],
+  ['memory of this thread, which needs no atomic store', new ArrayBuffer(4096), []],
+])('no BigInt, which would be on the heap, is made for a copy of whole words to %s', (_, buffer, stored) => {
+  const { hand, memory, write } = responder(buffer);
   const store = vi.spyOn(Atomics, 'store');
   hand.put(write(P, 8, [1, 2, 3, 4, 5, 6, 7, 8]), write(P + 1, 4, [9, 9, 9, 9]), write(P + 2, 3, [7]));
   const values = store.mock.calls.map(([, , value]) => typeof value);
   store.mockRestore();
-  expect(new Set(values)).toEqual(new Set(['number']));
+  expect([...new Set(values)]).toEqual(stored);
   expect([...memory.subarray(0, 17)]).toEqual([0, 0, 0, 7, 9, 9, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
 });
