@@ -54,7 +54,7 @@ describe.each(ROLES)('UCX, its server %s', (_, server, client) => {
   let port = 27_400;
 
   // UD connects, RC carries. Tests of UCT need devices of the same name on both sides.
-  test.each(['tag_lat', 'tag_bw -s 65536', 'ucp_put_bw -s 65536'])(
+  test.each(['tag_lat', 'tag_bw -s 65536', 'ucp_put_bw -s 65536', 'ucp_get -s 65536', 'ucp_fadd'])(
     'ucx_perftest -t %s',
     { timeout: 10 * MINUTES },
     async (kind) => {
