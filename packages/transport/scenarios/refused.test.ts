@@ -63,6 +63,28 @@ describe('a reply that the link refuses', () => {
     expect(statuses(right)).toEqual([[77, 'SUCCESS']]);
   });
 
+  test('an ACK, with the PSN of the oldest request that is out: that request goes on', () => {
+    const pair = new Pair({ psn: [FIRST, FIRST], attr: { timeout: 10 } });
+    const { left, right } = pair;
+    const mine = left.register(new ArrayBuffer(64));
+    const theirs = right.register(new ArrayBuffer(64));
+    right.post({ wrId: 77, opcode: 'SEND', sge: [{ mr: theirs, length: 8 }] });
+    pair.run(300);
+    let refused = 0;
+    pair.refuse = (packet, from) =>
+      from === right && bthOpcode(packet, 0) === Opcode.RC_ACKNOWLEDGE && refused++ === 0 ? EMSGSIZE : 0;
+    right.postRecv(6, [{ mr: theirs, length: 64 }]);
+    left.post({ wrId: 2, opcode: 'SEND', sge: [{ mr: mine, length: 8 }] });
+    pair.run(300);
+    expect(refused).toBe(1);
+    left.postRecv(5, [{ mr: mine, length: 64 }]);
+    pair.run(5_000_000);
+    expect(statuses(right)).toEqual([
+      [6, 'SUCCESS'],
+      [77, 'SUCCESS'],
+    ]);
+  });
+
   // H5. Once: LOC_PROT_ERR on the SEND.
   test('EFAULT, the region of a READ is gone: the requester hears of it, and no request of the responder fails for it', () => {
     const { pair, left, right, remote } = setUp();
