@@ -53,6 +53,21 @@ test('frames of other hosts have no part in a case', async () => {
 const repeated = (line: Line, times: number): Line =>
   lineWith(line, () => line.take().flatMap((arrival) => Array.from({ length: times }, () => arrival)));
 
+test('TMO-03: a repetition that a late tester notices together with the first packets is one', async () => {
+  const bench = modelBench();
+  const { line } = bench;
+  // Of what comes behind the warm-up, the tester hears nothing before the repetition is there as well.
+  const held: ReturnType<typeof line.take> = [];
+  let isDeaf = true;
+  const late = lineWith(line, () => {
+    held.push(...line.take());
+    if (line.now() > 1 && held.length > 2) isDeaf = false;
+    return isDeaf && line.now() > 1 ? [] : held.splice(0);
+  });
+  const { verdict, why, ladder } = await play(rules('TMO-03')[0], { ...bench, line: late });
+  expect(verdict, `${why.join('\n')}\n${ladder}`).toBe('pass');
+});
+
 test('a device that does not stop sending ends the case, not the tester', async () => {
   const bench = modelBench();
   const line = repeated(bench.line, 21_000);
