@@ -3,15 +3,14 @@ import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MEETINGS, meet } from './meet.ts';
 import { Devices, type Ended, isThere, listening, type Running, whyMissing } from './programs.ts';
+import { machineAt, migrate } from './qemu.ts';
 
 const missing = whyMissing() ?? (isThere('rping') ? undefined : 'not installed: rdmacm-utils');
 if (missing) console.log(`programs of librdmacm are not run: ${missing}`);
@@ -56,37 +55,6 @@ const PAIRS = [
   ['ib_write_bw -R -F -n 50', `ib_write_bw -R -F -n 50 ${SERVER}`],
   ['ib_send_bw -R -F -n 50', `ib_send_bw -R -F -n 50 ${SERVER}`],
 ] as const;
-
-/** Connects to a Unix socket once a program listens there, which may be later than its file is there. */
-async function dial(path: string): Promise<Socket> {
-  for (;;) {
-    const socket = connect(path);
-    try {
-      await once(socket, 'connect');
-      return socket;
-    } catch {
-      await sleep(20);
-    }
-  }
-}
-
-/** Sends commands to a QEMU that listens at this path, one after the other; returns its answer to each. */
-async function machineAt(path: string) {
-  const socket = await dial(path);
-  const answers = createInterface({ input: socket })[Symbol.asyncIterator]();
-  const ask = async (execute: string, args: object = {}): Promise<Record<string, unknown>> => {
-    socket.write(`${JSON.stringify({ execute, arguments: args })}\n`);
-    for (;;) {
-      const { value, done } = await answers.next();
-      if (done) throw new Error(`${execute}: QEMU has ended`);
-      const answer = JSON.parse(value);
-      if (answer.error) throw new Error(`${execute}: ${answer.error.desc}`);
-      if (answer.return) return answer.return;
-    }
-  };
-  await ask('qmp_capabilities');
-  return ask;
-}
 
 describe.skipIf(missing !== undefined)('librdmacm', () => {
   let devices: Devices;
@@ -342,17 +310,8 @@ describe.skipIf(missing !== undefined)('librdmacm', () => {
       const target = play(0, 1, ` -incoming rdma:${SERVER}:4444`);
       await serving(target.ended);
       const source = play(1, 0);
-      const [from, to] = [await machineAt(sockets[0]), await machineAt(sockets[1])];
-      await from('migrate', { uri: `rdma:${SERVER}:4444` });
-      let status: unknown;
-      do {
-        await sleep(50);
-        status = (await from('query-migrate')).status;
-      } while (status === 'setup' || status === 'active' || status === 'device' || status === undefined);
-      expect(status).toBe('completed');
-      while ((await to('query-status')).status === 'inmigrate') await sleep(50);
-      expect(await to('query-status')).toMatchObject({ running: true, status: 'running' });
-      expect(await from('query-status')).toMatchObject({ running: false, status: 'postmigrate' });
+      const [from, to] = [await machineAt({ path: sockets[0] }), await machineAt({ path: sockets[1] })];
+      await migrate(from, to, `rdma:${SERVER}:4444`);
       for (const ask of [from, to]) await ask('quit');
       for (const { code, output } of await Promise.all([source.ended, target.ended]))
         expect(code, output).toBe(0);
