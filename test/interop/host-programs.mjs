@@ -21,6 +21,16 @@ const NEEDED = {
     ['/usr/include/infiniband/verbs.h', 'libibverbs-dev'],
     ['/usr/include/gloo/transport/ibverbs/device.h', 'libgloo-dev'],
   ],
+  'programs-storage.test.ts': [
+    RXE,
+    ['/usr/include/librpma.h', 'librpma-dev'],
+    ['/usr/include/infiniband/verbs.h', 'libibverbs-dev'],
+    ['tgtd', 'tgt'],
+    ['qemu-img', 'qemu-utils'],
+    // iser:// of qemu-img.
+    ['/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so', 'qemu-block-extra'],
+    ['fio', 'fio'],
+  ],
 };
 
 export const HOST_PROGRAMS = Object.keys(NEEDED);

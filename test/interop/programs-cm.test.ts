@@ -12,16 +12,13 @@ import { listening } from '../programs/programs.ts';
 import { guestListens } from './harness/cm-side.ts';
 import { Guest } from './harness/guest.ts';
 import { canLend, lend, RSPRELOAD, takeBack } from './harness/lend.ts';
-import { PATIENCE } from './harness/patience.ts';
 import { listensHere, type Playing, startHere, startThere } from './harness/programs.ts';
 import { onRelease } from './harness/release.ts';
-import { isFixedSample } from './harness/sample.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { hostIp4, ip4 } = guest.address;
 const folder = mkdtempSync(join(tmpdir(), 'roce-programs-cm-'));
 const QPERF = '/usr/bin/qperf';
-const FIO = '/usr/bin/fio';
 const WEB_CLIENTS = ['/usr/bin/curl', '/usr/bin/wget'];
 
 /** A port of its own for each case. */
@@ -169,52 +166,6 @@ if (canPlayQperf)
       expect(served.code, served.output).toBe(0);
       await takeBack(guest);
       await gone();
-    });
-  });
-
-// 84 MB of libraries go to the guest: not in a fixed sample.
-const canPlayFio = !isFixedSample && canLend(FIO);
-if (canPlayFio)
-  describe('fio', () => {
-    /** The server is the one whose job reads, whatever the verb is. */
-    const job = (address: string, verb: string, rw: string) =>
-      `[job]\nioengine=rdma\nthread\nhostname=${address}\nport=${port}\nverb=${verb}\nbs=64k\nsize=1m\nrw=${rw}\niodepth=16\n`;
-    const VERBS = ['write', 'send', 'read'];
-    const PATIENT = { timeout: 600_000 * PATIENCE };
-    let lent: Awaited<ReturnType<typeof lend>>;
-    beforeAll(async () => {
-      lent = await lend(guest, [FIO]);
-    }, PATIENT.timeout);
-    afterAll(() => takeBack(guest));
-
-    test('from the guest', PATIENT, async () => {
-      for (const verb of VERBS) {
-        port++;
-        writeFileSync(join(folder, 'job'), job(hostIp4, verb, 'read'));
-        await give('/tmp/job', Buffer.from(job(hostIp4, verb, 'write')));
-        const server = here(`fio ${join(folder, 'job')}`);
-        await listensHere(device);
-        await endsWell(there(`cd /tmp && ${lent.environment} ${lent.path(FIO)} job`), /WRITE: .* io=1024KiB/);
-        await endsWell(server);
-        await gone();
-      }
-    });
-
-    test('to the guest', PATIENT, async () => {
-      for (const verb of VERBS) {
-        port++;
-        writeFileSync(join(folder, 'job'), job(ip4, verb, 'write'));
-        await give('/tmp/job', Buffer.from(job(ip4, verb, 'read')));
-        const server = there(`cd /tmp && ${lent.environment} ${lent.path(FIO)} job`);
-        // It loads 64 libraries first.
-        await guest.must(
-          `until rdma res show cm_id | grep -q 'LISTEN.*:${port}'; do sleep 0.2; done`,
-          PATIENT,
-        );
-        await endsWell(here(`fio ${join(folder, 'job')}`), /WRITE: .* io=1024KiB/);
-        await endsWell(server);
-        await gone();
-      }
     });
   });
 
