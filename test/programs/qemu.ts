@@ -40,6 +40,8 @@ export async function machineAt(place: NetConnectOpts): Promise<Ask> {
 
 /** Migrates a machine to where another QEMU expects it, until only the other one runs it. */
 export async function migrate(from: Ask, to: Ask, uri: string): Promise<void> {
+  // QEMU takes what an iteration sent for the bandwidth: of an idle machine so little that it never dares to stop it.
+  await from('migrate-set-parameters', { 'downtime-limit': 600_000 });
   await from('migrate', { uri });
   const state = async (ask: Ask, question: string) => (await ask(question)).status;
   let status = await state(from, 'query-migrate');
