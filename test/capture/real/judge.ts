@@ -2,7 +2,7 @@
  * Holds the statements of the analysis to the truth of a recorded run (truth.mjs). It uses the analysis as any program does: verdicts
  * packet by packet, findings and counts at the end.
  */
-import { type Analysis, type Connection, FlowAnalyzer, readPackets } from '@node-roce/capture/node';
+import { type Analysis, analyzeCapture, type Connection } from '@node-roce/capture/node';
 import { type Evidence, FINDING_CHECKS, judgeStalls } from './judge-findings.ts';
 // @ts-expect-error: plain JavaScript
 import { parseRoce } from './pcap.mjs';
@@ -24,13 +24,12 @@ export interface Statements {
 /** Runs the analysis over one capture. */
 export async function statementsOf(path: string): Promise<Statements> {
   const byFrame = new Map<number, Statement>();
-  const analyzer = new FlowAnalyzer({
+  const analysis = await analyzeCapture(path, {
     onPacket: ({ frame }, { retransmission: cause, grade, evidence, repeatedFrame: repeated }) => {
       if (cause !== undefined || repeated) byFrame.set(frame, { cause, grade, evidence, repeated });
     },
   });
-  const { summary, addresses } = await readPackets(path, { onPacket: (packet) => analyzer.add(packet) });
-  return { byFrame, analysis: analyzer.finish(summary, addresses) };
+  return { byFrame, analysis };
 }
 
 /** Counts of events or packets by the verdict of the analysis. */

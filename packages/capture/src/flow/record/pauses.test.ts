@@ -2,7 +2,7 @@
 import { LinkType, type PacketRecord } from '@node-roce/pcap';
 import { buildPfc, fromHex } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { ACK } from '../../../testing/frames.ts';
+import { ACK, CNP } from '../../../testing/frames.ts';
 import { rawRecord } from '../../../testing/records.ts';
 import { PacketReader } from '../../read/reader.ts';
 import { FlowAnalyzer } from '../analyzer.ts';
@@ -128,6 +128,21 @@ test('a switch that pauses a host: the verdict names the host that waited', () =
   expect(verdict.text).toBe(
     'Port 02:00:00:00:00:09 paused its link partner 1 time (PFC); RoCE traffic of 192.168.70.4 stood still for 3.3 ms.',
   );
+});
+
+test('two hosts wait while a switch pauses: one may wait for the other, and the verdict names neither', () => {
+  const { pauses, verdict } = analyze(
+    [
+      [0, fromHost],
+      [10, CNP],
+      [1000, buildPfc(SWITCH, { 3: 0xffff })],
+      [4300, fromHost],
+      [4400, CNP],
+    ],
+    10_000_000_000n,
+  );
+  expect(pauses[0].held).toMatchObject({ stalls: 1, time: 3.4e6, waiting: undefined });
+  expect(verdict.text).toMatch(/RoCE traffic stood still for 3\.4 ms\.$/);
 });
 
 test('pauses long after the last packet, and packets long after a pause: nothing was held up', () => {

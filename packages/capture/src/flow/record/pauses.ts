@@ -35,7 +35,7 @@ export interface PauseEffect {
   longest: number;
   /** The packet that ended the first; 0: none. */
   frame: number;
-  /** The host that waited: the address that these packets came from, if it is one. */
+  /** The host that waited: the address that these packets came from, if it is one, and if no other one waited as well. */
   waiting: string | undefined;
 }
 
@@ -168,14 +168,16 @@ class Sender {
   }
 
   /**
-   * The traffic that was held up: packets to this port if it is a host's; else, of a switch, the stream that it stopped most.
+   * The traffic that was held up: packets to this port if it is a host's; else, of a switch, the stream that it stopped most. If several waited,
+   * some may have waited for one that was stopped, such as ACKs: none is named.
    * @param mac its own address: its own packets wait for nobody
    */
   held(mac: number, isHost: boolean): Held {
     const to = this.#streams.get(TO_PORT);
     if (isHost) return to?.effect ?? NOTHING_HELD;
     const effects = [...this.#streams].filter(([source]) => source !== mac && source !== TO_PORT);
-    const [most] = effects.map(([, { effect }]) => effect).sort((x, y) => y.time - x.time);
+    const [most, next] = effects.map(([, { effect }]) => effect).sort((x, y) => y.time - x.time);
+    if (next !== undefined && next.stalls > 0) return { ...most, source: -1 };
     return most ?? NOTHING_HELD;
   }
   start = 0;
