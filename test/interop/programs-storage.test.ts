@@ -61,7 +61,7 @@ describe('iSER', () => {
       // tgtd locks a file so that there is only one of it, and the guest's kernel has no such locks.
       const locked = server === THERE ? `LD_PRELOAD=${compile('locks.c', '-shared', '-fPIC')}` : '';
       // A pool of 1 GiB, as it has by default, is larger than the guest's memory. It takes no smaller one than 128 MiB.
-      // With its pings (nop), a client of a busy machine lost its connection by RNR NAKs: it registers 512 receives after the login.
+      // With its pings (nop), a client of a busy machine once lost its connection by RNR NAKs.
       const target = server.start(
         `sh -c 'echo $$ > ${path('pid')}; exec ${ipc} ${locked} /usr/sbin/tgtd -f --iser nop=off,pool_sz_mb=128'`,
       );
