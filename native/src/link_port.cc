@@ -251,7 +251,6 @@ void LinkPort::setDeadline(const Info& info) {
 
 void LinkPort::start(const Info& info) {
   expectOpen(info.Env());
-  starting();
   waker_->start();
   if (!held_) self_.Ref();
   held_ = true;

@@ -66,8 +66,6 @@ class LinkPort {
   virtual void peerAdded(uint32_t index, const Gid& source) {}
   /// Called before `onWake` is.
   virtual void woken() {}
-  /// Called before the waker starts: what it is to wake for has to be watched.
-  virtual void starting() {}
   /// Sends slots `from` … `count` - 1, whose regions are fetched. @returns the first slot not taken
   virtual uint32_t sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) = 0;
   /// @returns packets received

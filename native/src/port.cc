@@ -11,8 +11,6 @@ namespace {
 
 /// The token of local sockets: the index of no local address.
 constexpr uint32_t kMailbox = 0xffff'ffff;
-/// Receives without a wake after which a program polls, and the kernel need not note each packet for one that sleeps.
-constexpr uint32_t kPolls = 64;
 /// Bytes that an open port holds outside of JavaScript's heap, without peers and kernel memory.
 constexpr int64_t kMemory =
     sizeof(Sender) + Sender::kStagingBytes + sizeof(Receiver) + StrangerTable::bytes();
@@ -88,7 +86,6 @@ Napi::Value Port::addLocal(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
   auto socket = Socket::from(env, info[0]);
-  watchOnly();
   if (socket == nullptr) throw typeError(env, "socket must be a Socket");
   if (socket->fd() < 0) throw rangeError(env, "socket must be open");
   if (isWildcard(socket->local().gid()))
@@ -120,7 +117,6 @@ Napi::Value Port::addLocal(const Napi::CallbackInfo& info) {
 void Port::removeLocal(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   const uint32_t index = freeLocalArgument(info);
-  watchOnly();
   Local* local = localAt(index);
   if (local->socket->fd() >= 0) {
     pastDrops_ += local->socket->drops();
@@ -207,7 +203,6 @@ uint32_t Port::receiveBatch(const RxArrays& arrays) {
   if (localCount_ == 1 && mailboxes_.empty()) {
     const auto only = std::find_if(locals_.begin(), locals_.end(), [](const auto& local) { return !!local; });
     const auto index = static_cast<uint32_t>(only - locals_.begin());
-    if (!polled_ && polls_++ > kPolls && !waker_->started()) unwatchOnly(index);
     const bool one = wantsOne();
     more_ = one && receiver_->drain(index, 1, true);
     // A datagram that held no packet does not count.
@@ -230,28 +225,6 @@ uint32_t Port::receiveBatch(const RxArrays& arrays) {
     }
   }
   return receiver_->count();
-}
-
-void Port::unwatchOnly(uint32_t local) {
-  const int fd = locals_[local]->socket->fd();
-  if (fd >= 0) waker_->unwatch(fd);
-  polled_ = true;
-}
-
-void Port::watchOnly() {
-  polls_ = 0;
-  if (!polled_) return;
-  polled_ = false;
-  for (uint32_t i = 0; i < locals_.size(); i++) {
-    const UdpSocket* socket = locals_[i] ? locals_[i]->socket.get() : nullptr;
-    if (socket == nullptr || socket->fd() < 0 || !socket->options().receive) continue;
-    try {
-      waker_->watch(socket->fd(), i);
-    } catch (const SystemFailure&) {
-      // No room for a watch, which another program has taken: the socket is looked at every millisecond.
-      waker_->retryWrite();
-    }
-  }
 }
 
 void Port::wantWrite(const Napi::CallbackInfo& info) {

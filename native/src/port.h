@@ -36,13 +36,9 @@ class Port : public Napi::ObjectWrap<Port>, public LinkPort {
   Source sourceOf(uint32_t local) const override;
   uint32_t sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) override;
   uint32_t receiveBatch(const RxArrays& arrays) override;
-  void starting() override { watchOnly(); }
   Local* localAt(uint32_t index) const { return index < locals_.size() ? locals_[index].get() : nullptr; }
   /// A socket of that address came or went: which one is the first?
   void findFirst(const Gid& address);
-  /// Has the kernel tell of packets again, where `unwatchOnly` had it not.
-  void watchOnly();
-  void unwatchOnly(uint32_t local);
   /// Watches for the room that the last batch lacked, if that is wanted.
   void watchRoom();
   /// Frees tables and buffers, and takes them off the garbage collector's account. Needs no JavaScript.
@@ -61,9 +57,6 @@ class Port : public Napi::ObjectWrap<Port>, public LinkPort {
   std::unique_ptr<Sender> sender_;
   std::unique_ptr<Receiver> receiver_;
   bool wantsWrite_ = false;
-  /// Receives from the only socket since the waker started; whether that is polled so often that it is not watched.
-  uint32_t polls_ = 0;
-  bool polled_ = false;
 };
 
 }  // namespace roce

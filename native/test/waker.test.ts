@@ -1,4 +1,3 @@
-import { readdirSync, readFileSync } from 'node:fs';
 import { afterEach, expect, test, vi } from 'vitest';
 import { ownPort } from '../../packages/link/testing/loopback.ts';
 import { turns } from '../../packages/verbs-api/testing/clock.ts';
@@ -59,60 +58,6 @@ test('no events after stop; start reports those that came meanwhile', async () =
   await turns();
   expect(events).toEqual([]);
   station.port.start();
-  expect(await next()).toBe(Wake.READABLE);
-});
-
-/** Descriptors that are in epoll sets of this process. */
-const watches = () =>
-  readdirSync('/proc/self/fdinfo').reduce((sum, fd) => {
-    try {
-      return sum + readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8').split('tfd:').length - 1;
-    } catch {
-      return sum; // The descriptor of the folder itself.
-    }
-  }, 0);
-
-test('a socket that is polled is not watched, and wakes again after start', async () => {
-  const { station, poke, next } = wakeable();
-  const { port } = station;
-  /** Watches fewer after that. */
-  const lost = (act: () => void) => {
-    const before = watches();
-    act();
-    return before - watches();
-  };
-  const poll = () => {
-    for (let i = 0; i < 100; i++) station.receive();
-  };
-  const taken = () => station.receive().length;
-  expect(lost(poll)).toBe(1);
-  expect(lost(poll)).toBe(0);
-  poke();
-  expect(taken()).toBe(1);
-  poke();
-  expect(lost(() => port.start())).toBe(-1);
-  expect(await next()).toBe(Wake.READABLE);
-  expect(taken()).toBe(1);
-  // While it may wake, it is watched.
-  expect(lost(poll)).toBe(0);
-  port.stop();
-  expect(lost(poll)).toBe(1);
-  // Of two, the kernel says which is readable.
-  const second = new Station('127.0.0.3', ownPort);
-  open.push(second);
-  let index = -1;
-  expect(
-    lost(() => {
-      index = port.addLocal(second.socket);
-    }),
-  ).toBe(-2);
-  expect(lost(poll)).toBe(0);
-  poke();
-  expect(taken()).toBe(1);
-  port.removeLocal(index);
-  expect(lost(poll)).toBe(1);
-  poke();
-  port.start();
   expect(await next()).toBe(Wake.READABLE);
 });
 
