@@ -72,8 +72,6 @@ export class Pump {
    * a function returns; `#tick` does so where it can't, or has not been called.
    */
   readonly #time = new Float64Array(new SharedArrayBuffer(16));
-  /** The global one is a getter, which each use calls. */
-  readonly #performance = performance;
   /** The adapter's: set whenever `#time` was. */
   readonly #clock: Clock;
   /** When what is owed may wait. */
@@ -155,7 +153,7 @@ export class Pump {
   }
 
   #tick(): void {
-    this.#time[0] = this.#performance.now() * 1000;
+    this.#time[0] = performance.now() * 1000;
     this.#clock[0] = this.#time[0];
   }
 
