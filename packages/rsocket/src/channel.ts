@@ -25,6 +25,11 @@ import {
 
 /** Bytes of one read. */
 const READ_BYTES = 65_536;
+/**
+ * The side that did not end last waits so long for the disconnect, ms: several ACK timeouts of a peer whose last acknowledgement was lost. No longer, as
+ * a peer whose program does not read may disconnect much later.
+ */
+const LINGER = 500;
 /** As librdmacm connects: no READs, retries for ever where receives are missing; one retry less, so that a dead peer is found within 10 s. */
 const PARAMETERS = { responderResources: 0, initiatorDepth: 0, retryCount: 6, rnrRetryCount: 7 } as const;
 
@@ -317,18 +322,19 @@ export class RsocketChannel implements RsocketCalls {
   async close(isComplete: boolean): Promise<void> {
     const { id } = this.#parts;
     const ignore = () => {};
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.#sizes.closeTimeout);
-    });
+    const { closeTimeout } = this.#sizes;
+    const timers: NodeJS.Timeout[] = [];
+    const after = (ms: number) => new Promise<void>((resolve) => timers.push(setTimeout(resolve, ms)));
+    const patience = after(closeTimeout);
     // A failed connection ends at once: its socket reports the failure behind this, and a dead peer does not answer.
     if (id.state === 'CONNECTED' && this.#failure === undefined) {
       if (isComplete) await Promise.race([this.end().catch(ignore), patience]);
       // The peer, which has ended last, disconnects when its message is acknowledged. The acknowledgement may be lost, and is sent again.
-      if (isComplete && this.#isPeerGone) await Promise.race([id.disconnected, patience]);
+      if (isComplete && this.#isPeerGone)
+        await Promise.race([id.disconnected, after(Math.min(LINGER, closeTimeout))]);
       if (id.state === 'CONNECTED') await Promise.race([id.disconnect().catch(ignore), patience]);
     }
-    clearTimeout(timer);
+    for (const timer of timers) clearTimeout(timer);
     await this.discard();
   }
 

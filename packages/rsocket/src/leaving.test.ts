@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { openEnds } from '../../rdmacm/testing/ends.ts';
 import { turns } from '../../verbs-api/testing/clock.ts';
 import { programOf } from '../testing/program.ts';
+import { connect, createServer } from './index.ts';
 
 /** The immediate of a message without bytes. */
 const DISCONNECT = 0xe000_0000;
@@ -56,4 +57,19 @@ describe.each([
     await id.disconnect();
     if (!socket.closed) await once(socket, 'close');
   });
+});
+
+test('a peer that ended last and does not read: the socket closes soon', async () => {
+  await using ends = await openEnds();
+  const options = { port: 7, closeTimeout: 3_600_000 };
+  const server = await createServer({ ...options, device: ends.b }, (socket) => {
+    socket.once('data', () => {
+      socket.pause();
+      void turns(200).then(() => socket.end('too large'));
+    });
+  });
+  const client = await connect({ ...options, host: '10.0.0.2', device: ends.a });
+  client.resume().end(new Uint8Array(120_000));
+  await once(client, 'close');
+  await server.close();
 });
