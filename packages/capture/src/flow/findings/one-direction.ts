@@ -21,17 +21,19 @@ export const oneDirection = rule({
     const ids = oneWay.slice(0, 5).map(({ id }) => `#${id}`);
     const names = `${ids.join(', ')}${count > 5 ? ' …' : ''}`;
     const { fragment: fragments = 0 } = summary.damaged;
-    const reason =
-      fragments > 0
-        ? `the other one may be in the ${counted(fragments, 'fragmented packet')} that could not be read`
-        : 'the capture does not show whether messages were answered and why packets were retransmitted';
+    const seen = oneWay.reduce((sum, { aToB, bToA }) => sum + aToB.packets + bToA.packets, 0);
+    // Packets large enough to be fragmented are at least as many as their ACKs or requests: fewer fragments are of something else.
+    const isFragmented = fragments > 0 && fragments >= seen;
+    const reason = isFragmented
+      ? `the other one may be in the ${counted(fragments, 'fragmented packet')} that could not be read`
+      : 'the capture does not show whether messages were answered and why packets were retransmitted';
     return [
       ofCapture(
         'one-direction',
         'note',
         count,
         `${counted(count, 'connection')} with one direction only (${names}): ${reason}`,
-        fragments > 0
+        isFragmented
           ? 'IP fragments are not put together: lower the path MTU of the queue pairs below the MTU of the network.'
           : 'Mirror both directions of the port. If both are mirrored, no answer was sent: look at the peer.',
         summary.duration,

@@ -182,7 +182,8 @@ export class Episode {
     const isAnsweredFirst = isNak && this.answeredFrame > 0;
     // Of responses behind the missing one more than one may come; of one that had not passed before, only if it was late.
     const isUnseen = this.missing === 'response' && this.side === 'responder';
-    const isLate = isNak ? this.laterAnswers > 0 : isUnseen && this.again > 0;
+    // A first copy that has not passed the capture was not answered.
+    const isLate = isNak ? this.side === 'responder' && this.laterAnswers > 0 : isUnseen && this.again > 0;
     const isTwice = (isLate && !isDoubled) || (isNak && this.#isAnsweredTwice(isDoubled));
     if (isAnsweredFirst || (isTwice && this.recoveries === 1))
       return { reason: 'reordered', certainty: 'likely' };
@@ -262,11 +263,12 @@ export class Episodes {
   /**
    * An answer to something that was answered before.
    * @param isCounted each request has one such answer: its ACK, or the first of its responses
+   * @param isCredit it may be sent for its credits alone
    */
-  repeatedAnswer(psn: number, time: number, frame: number, isCounted: boolean): void {
+  repeatedAnswer(psn: number, time: number, frame: number, isCounted: boolean, isCredit = false): void {
     const episode = this.#openAt(psn) ?? this.#settledOf(psn, time);
     if (episode === undefined) {
-      if (isCounted) this.#repeatedLater(psn, time);
+      if (isCounted && !isCredit) this.#repeatedLater(psn, time);
       return;
     }
     episode.answerTime ??= time;

@@ -87,10 +87,11 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
     const isOvertaken = requester.noteNamed(psn);
     if (!isGhost) return;
     direction.counts.ghostAcks++;
-    if (Number.isFinite(creditsOf(aethValue(syndrome)))) direction.grantsCredits = true;
+    const isCredit = Number.isFinite(creditsOf(aethValue(syndrome)));
+    if (isCredit) direction.grantsCredits = true;
     if (isOvertaken) return;
     direction.acknowledgedTwice++;
-    requester.episodes.repeatedAnswer(psn, time, frame, true);
+    requester.episodes.repeatedAnswer(psn, time, frame, true, isCredit);
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).

@@ -181,3 +181,51 @@ describe('a path that is slow and loses packets, seen near the responder', () =>
     expect(gaps(3, 1 * MS).also).toEqual([]);
   });
 });
+
+test.each([
+  ['grants credits', {}, { syndrome: 0x05 }, { syndrome: 0x08 }],
+  ['the network duplicated, without Identifications', { id: false }, {}, {}],
+] as const)(
+  'an ACK that %s does not answer a packet that has not passed the capture',
+  (_, options, first, again) => {
+    const capture = new CaptureBuilder();
+    const asks = (time: number, psn: number) => send(capture, time, psn, options);
+    const acks = (time: number, psn: number, more: PacketOptions = {}) =>
+      ack(capture, time, psn, { ...options, ...first, ...more });
+    for (let i = 0; i < 4; i++) {
+      asks(i * 20 * MS, 100 + i);
+      acks(i * 20 * MS + 100, 100 + i);
+    }
+    asks(100 * MS, 105);
+    acks(100.1 * MS, 104, { syndrome: NAK });
+    for (const psn of [104, 105]) asks(100 * MS + 96 + psn, psn);
+    for (const psn of [104, 105]) acks(100 * MS + 196 + psn, psn);
+    asks(101 * MS, 106);
+    acks(101.1 * MS, 106);
+    acks(102 * MS, 106, again);
+    for (let i = 0; i < 4; i++) {
+      asks((300 + i * 20) * MS, 107 + i);
+      acks((300 + i * 20) * MS + 100, 107 + i);
+    }
+    expect(verdictOf(capture).kind).toBe('packets-lost');
+  },
+);
+
+test('an ACK that grants credits does not answer a first copy behind the capture', () => {
+  const capture = new CaptureBuilder();
+  const acks = (time: number, psn: number, syndrome: number) => ack(capture, time, psn, { syndrome });
+  for (let i = 0; i < 5; i++) send(capture, i * 20 * MS, 100 + i);
+  for (let i = 0; i < 4; i++) acks(i * 20 * MS + 100, 100 + i, 0x05);
+  send(capture, 80 * MS + 10, 105);
+  acks(80.1 * MS, 104, NAK);
+  for (const psn of [104, 105]) send(capture, 80 * MS + 96 + psn, psn);
+  for (const psn of [104, 105]) acks(80 * MS + 196 + psn, psn, 0x05);
+  send(capture, 81 * MS, 106);
+  acks(81.1 * MS, 106, 0x05);
+  acks(82 * MS, 106, 0x08);
+  for (let i = 0; i < 4; i++) {
+    send(capture, (300 + i * 20) * MS, 107 + i);
+    acks((300 + i * 20) * MS + 100, 107 + i, 0x05);
+  }
+  expect(verdictOf(capture).kind).toBe('packets-lost');
+});
