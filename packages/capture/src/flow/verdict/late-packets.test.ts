@@ -1,7 +1,7 @@
 /** Packets that come late, and ACKs that others have overtaken: they show that something was slow, not that it was lost. */
 import { describe, expect, test } from 'vitest';
 import { CaptureBuilder, type PacketOptions } from '../../../testing/capture-builder.ts';
-import { wordsOf } from './index.ts';
+import { ack, send, verdictOf } from '../../../testing/messages.ts';
 
 const A = '10.0.0.1';
 const B = '10.0.0.2';
@@ -10,11 +10,6 @@ const NAK = 0x60;
 /** rxe's ACK timer. */
 const TIMER = 67.2 * MS;
 
-const send = (capture: CaptureBuilder, time: number, psn: number, options: PacketOptions = {}) =>
-  capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true, migReq: false, ...options });
-const ack = (capture: CaptureBuilder, time: number, psn: number, options: PacketOptions = {}) =>
-  capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn, ...options });
-
 /** Messages of one packet, 20 ms apart, that are answered after 100 µs; times in µs. */
 function talk(capture: CaptureBuilder, start: number, psn: number, options: PacketOptions = {}) {
   for (let i = 0; i < 4; i++) {
@@ -22,12 +17,6 @@ function talk(capture: CaptureBuilder, start: number, psn: number, options: Pack
     ack(capture, start + i * 20 * MS + 100, psn + i);
   }
   return capture;
-}
-
-function verdictOf(capture: CaptureBuilder) {
-  const { verdict } = capture.finish();
-  for (const { text } of [verdict, ...verdict.also]) expect(wordsOf(text), text).toBeLessThanOrEqual(20);
-  return verdict;
 }
 
 describe('a packet that comes 20 ms late, when it was sent again and the next one is missing, too', () => {

@@ -3,11 +3,11 @@ import { LinkType } from '@node-roce/pcap';
 import { buildPacket, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { CaptureBuilder, frameOf, type PacketOptions } from '../../../testing/capture-builder.ts';
+import { ack, send, verdictOf } from '../../../testing/messages.ts';
 import { rawRecord } from '../../../testing/records.ts';
 import { PacketReader } from '../../read/reader.ts';
 import { FlowAnalyzer } from '../analyzer.ts';
 import { overviewText } from '../overview.ts';
-import { wordsOf } from './index.ts';
 
 const A = '10.0.0.1';
 const B = '10.0.0.2';
@@ -16,11 +16,6 @@ const RNR = 0x2c;
 const NAK = 0x60;
 /** rxe's ACK timer. */
 const TIMER = 67.2 * MS;
-
-const send = (capture: CaptureBuilder, time: number, psn: number, options: PacketOptions = {}) =>
-  capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true, migReq: false, ...options });
-const ack = (capture: CaptureBuilder, time: number, psn: number, options: PacketOptions = {}) =>
-  capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn, ...options });
 
 /** Messages of one packet, 20 ms apart; times in µs. */
 function talk(
@@ -44,12 +39,6 @@ function answeredAndSentAgain(capture: CaptureBuilder, start: number, psn: numbe
   ack(capture, start + wait, psn);
   send(capture, start + TIMER, psn);
   ack(capture, start + TIMER + 100, psn);
-}
-
-function verdictOf(capture: CaptureBuilder) {
-  const { verdict } = capture.finish();
-  for (const { text } of [verdict, ...verdict.also]) expect(wordsOf(text), text).toBeLessThanOrEqual(20);
-  return verdict;
 }
 
 describe('a path that loses packets, and is slow', () => {

@@ -1,18 +1,13 @@
 /** What a verdict says where both ends, or more than one cause, have a part in the trouble. */
 import { expect, test } from 'vitest';
 import { CaptureBuilder, type PacketOptions } from '../../../testing/capture-builder.ts';
-import { wordsOf } from './index.ts';
+import { ack, send, verdictOf } from '../../../testing/messages.ts';
 
 const A = '10.0.0.1';
 const B = '10.0.0.2';
 const MS = 1000;
 const RNR = 0x2c;
 const NAK = 0x60;
-
-const send = (capture: CaptureBuilder, time: number, psn: number, options: PacketOptions = {}) =>
-  capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true, migReq: false, ...options });
-const ack = (capture: CaptureBuilder, time: number, psn: number, options: PacketOptions = {}) =>
-  capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn, ...options });
 
 /** Messages of one packet that are answered after 100 µs; times in µs, PSNs from `psn` on. */
 function talk(capture: CaptureBuilder, start: number, psn: number, options: PacketOptions = {}) {
@@ -21,12 +16,6 @@ function talk(capture: CaptureBuilder, start: number, psn: number, options: Pack
     ack(capture, start + i * 300 + 100, psn + i, options);
   }
   return capture;
-}
-
-function verdictOf(capture: CaptureBuilder) {
-  const { verdict } = capture.finish();
-  for (const { text } of [verdict, ...verdict.also]) expect(wordsOf(text), text).toBeLessThanOrEqual(20);
-  return verdict;
 }
 
 const kindsOf = (capture: CaptureBuilder): string[] => {
