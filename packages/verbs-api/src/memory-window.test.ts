@@ -70,7 +70,7 @@ test('type 2: closed by LOCAL_INV, and by the peer’s SEND_WITH_INV', async () 
   await a.cq.next();
   b.qp.postSend([
     { opcode: 'BIND_MW', bind: { mw, ...range } },
-    { opcode: 'LOCAL_INV', invalidateRkey: incRkey(incRkey(mw.rkey - 1)) },
+    { opcode: 'LOCAL_INV', invalidateRkey: incRkey(mw.rkey) },
   ]);
   expect([await b.cq.next(), await b.cq.next()].map((wc) => [wc.opcode, wc.status])).toEqual([
     ['BIND_MW', 'SUCCESS'],
