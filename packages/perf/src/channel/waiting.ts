@@ -38,13 +38,18 @@ export class Changes {
 
   #changed(milliseconds: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
+      let turn: NodeJS.Immediate | undefined;
       const wake = () => {
         clearTimeout(timer);
+        clearImmediate(turn);
         signal.removeEventListener('abort', wake);
         this.#wake = () => {};
         resolve();
       };
-      const timer = setTimeout(wake, milliseconds);
+      // After a stall of this process, timers run before sockets are read: what has come meanwhile is no silence.
+      const timer = setTimeout(() => {
+        turn = setImmediate(wake);
+      }, milliseconds);
       signal.addEventListener('abort', wake, { once: true });
       this.#wake = wake;
     });
