@@ -8,7 +8,7 @@ import {
   PortSpace,
 } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { turns } from '../../verbs-api/testing/clock.ts';
+import { stopClock, turns } from '../../verbs-api/testing/clock.ts';
 import { equip } from '../testing/ends.ts';
 import { header, openTarget, PORT, request, SERVICE, withdrawal } from '../testing/stranger.ts';
 import { CmId, EventChannel, listen } from './index.ts';
@@ -69,6 +69,8 @@ test('a request whose header names another source than its packet is treated as 
 });
 
 test('a flood at `listen`: as many queue pairs are made as the backlog allows', async () => {
+  // No answer is repeated.
+  stopClock();
   await using target = await openTarget();
   const listener = await listen({ device: target.device, port: PORT, backlog: 4, slots: 1, maxMessage: 64 });
   for (let i = 1; i <= 8; i++) {
