@@ -28,6 +28,9 @@ export const noBrowser =
 if (noBrowser !== undefined && process.env.CI) throw new Error(noBrowser);
 if (noBrowser !== undefined) console.warn(`The report's tests are skipped: ${noBrowser}`);
 
+/** ms of an action: Playwright's own deadline is 30 s, which a busy machine may need. */
+const DEADLINE = 240_000;
+
 export const launch = (): Promise<Browser> =>
   // Root (CI, containers) has no sandbox; the pages are our own.
   chromium.launch({ executablePath: executablePath!, args: ['--no-sandbox'] });
@@ -52,6 +55,7 @@ export async function open(
     reducedMotion: 'reduce',
     ...options,
   });
+  context.setDefaultTimeout(DEADLINE);
   const page = await context.newPage();
   const url = `file://${file}`;
   const complaints: string[] = [];
