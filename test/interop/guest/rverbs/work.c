@@ -12,6 +12,7 @@
 #include "rverbs.h"
 
 #define MAX_SGE 64
+#define MAX_POSTED 64
 
 static double seconds_now(void)
 {
@@ -96,12 +97,26 @@ static int post(struct ibv_qp *qp, struct ibv_send_wr *wr)
     return is_placement(wr) ? post_placement(qp, wr) : ibv_post_send(qp, wr, &bad);
 }
 
-/* post_send qp and the keys of a send request */
+/* post_send qp, the keys of a send request, [count=1] [step=0]: `count` requests in one call, each with the next wr_id and with addresses that are
+ * `step` bytes further */
 void cmd_post_send(void)
 {
-    struct ibv_sge sges[MAX_SGE];
-    struct ibv_send_wr wr = send_request(sges);
-    int error = post(find(&qps, required_number("qp")), &wr);
+    static struct ibv_sge sges[MAX_POSTED][MAX_SGE];
+    static struct ibv_send_wr wrs[MAX_POSTED];
+    uint64_t count = number("count", 1), step = number("step", 0);
+    if (count < 1 || count > MAX_POSTED)
+        fail(EINVAL, "count: 1 to %d", MAX_POSTED);
+    for (uint64_t i = 0; i < count; i++) {
+        struct ibv_send_wr *wr = &wrs[i];
+        *wr = send_request(sges[i]);
+        wr->next = i + 1 < count ? &wrs[i + 1] : NULL;
+        wr->wr_id += i;
+        for (int j = 0; j < wr->num_sge; j++)
+            sges[i][j].addr += i * step;
+        if (has("remote_addr"))
+            wr->wr.rdma.remote_addr += i * step;
+    }
+    int error = post(find(&qps, required_number("qp")), wrs);
     if (error)
         fail(error, "ibv_post_send");
 }
