@@ -280,9 +280,9 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     child.stderr.on('data', (text) => {
       told += text;
     });
-    child.stdout.destroy();
     await expect.poll(() => told).toContain('capturing');
     const port = await sender(10);
+    child.stdout.destroy();
     const [code] = await once(child, 'close');
     expect(code).toBe(0);
     expect(told).toContain(`, written to ${file}`);
