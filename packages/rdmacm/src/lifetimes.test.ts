@@ -7,7 +7,9 @@ import { host } from '../../link/testing/loopback.ts';
 import { pass, stopClock, turns } from '../../verbs-api/testing/clock.ts';
 import { ADDRESSES, type Ends, equip, openEnds, pairOf, watch } from '../testing/ends.ts';
 import { addName } from '../testing/names.ts';
+import { deviceTable } from './devices.ts';
 import { CmId, connect, EventChannel, type IdOptions, listen, type MessageConnection } from './index.ts';
+import { bindPort } from './ports.ts';
 
 const PORT = 7471;
 const [, SERVER] = ADDRESSES;
@@ -378,11 +380,16 @@ async function connectedClient(ends: Ends, server: CmId) {
 
 test('a port that is drawn and has a listener: another one is drawn', async () => {
   await using ends = await openEnds();
+  // One is left of those that are drawn first.
+  const tables = { own: deviceTable(ends.b), others: [] };
+  const others = Array.from({ length: 16_383 }, (_, i) => bindPort(tables, 'TCP', SERVER, 49_153 + i));
   const taken = new RoceError('ERR_ROCE_PORT_IN_USE', 'taken', { errno: 'EADDRINUSE' });
   const call = vi.spyOn(ends.b.connections, 'call').mockRejectedValueOnce(taken);
   const id = new CmId({ device: ends.b });
   await id.listen({ port: 0 });
   const [first, second] = call.mock.calls.map(([, service]) => Number((service as bigint) & 0xffffn));
-  expect(first).not.toBe(second);
+  expect(first).toBe(49_152);
+  expect(second).toBeLessThan(49_152);
   expect(id.localAddress?.port).toBe(second);
+  for (const port of [...others, bindPort(tables, 'TCP', SERVER, first)]) port.release();
 });

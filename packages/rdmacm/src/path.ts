@@ -93,9 +93,15 @@ export class Path {
 
   /** Takes another port in place of one that was drawn. False for a port that the program has chosen. */
   redraw(): boolean {
-    if (!this.#binding!.isDrawn) return false;
-    const { address } = this.local!;
-    this.#bindTo(address, 0);
+    const taken = this.#binding;
+    if (!taken?.isDrawn) return false;
+    // The taken port stays ours until the draw is over: the draw would find it free.
+    this.#binding = undefined;
+    try {
+      this.#bindTo(this.local!.address, 0);
+    } finally {
+      taken.release();
+    }
     return true;
   }
 
