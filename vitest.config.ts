@@ -42,7 +42,7 @@ export default defineConfig({
     pool: ownNamespaces(),
     // One more than there are processors: while a file waits, another one computes.
     maxWorkers: availableParallelism() + 1,
-    setupFiles: ['test/tiers/equal-bytes.ts'],
+    setupFiles: ['test/tiers/equal-bytes.ts', 'test/tiers/same-cases.ts'],
     // Node imports what is built: Vite would read and transform each file again for each test file.
     server: { deps: { external: [/\/packages\/[^/]+\/dist\//, /\/native\/[^/]+\.js$/] } },
     // Deadlines end what hangs. No verdict is by one: a machine may be slow.

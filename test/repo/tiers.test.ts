@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { format, missing, parse } from '../tiers/results.mjs';
@@ -21,6 +22,11 @@ interface Step {
   env?: object;
   set?: string;
 }
+
+test('fast-check draws the same cases in each run', () => {
+  const [one, two] = [1, 2].map(() => fc.sample(fc.uint8Array({ minLength: 16 }), 10));
+  expect(one).toEqual(two);
+});
 
 describe('a step', () => {
   const lines: string[] = [];
