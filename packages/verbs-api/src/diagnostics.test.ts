@@ -56,7 +56,7 @@ describe('node-roce:packet', () => {
     expect(first).toMatchObject({ qpn: a.qp.qpNum, psn: a.qp.initialPsn, verdict: 'ok', trafficClass: 0 });
     expect(first.peer).toEqual(b.device.gids[0].gid);
     expect(first.header).toHaveLength(12 + 16);
-    expect(Math.abs(first.time - Date.now())).toBeLessThan(600_000);
+    expect(first.time).toBe(performance.timeOrigin + performance.now());
     const answer = heard.at(-1)!;
     expect(answer).toMatchObject({ qpn: a.qp.qpNum, peer: b.device.gids[0].gid });
   });
