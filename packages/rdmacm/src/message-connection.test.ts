@@ -165,8 +165,9 @@ test('a request that the peer refuses is the reason of the end, though the peer 
 test('a device that fails is no orderly end of a connection', async () => {
   const posted = vi.spyOn(Worker.prototype, 'postMessage');
   await using listener = await listen({ address: host(1), port: 0 });
-  const options = { source: host(2), deviceOptions: { engine: 'worker' } } as const;
-  const client = await connect(`${host(1)}:${listener.port}`, options);
+  // A worker starts in seconds where other programs have the processors.
+  const patient = { connectTimeout: 120_000, deviceOptions: { engine: 'worker' } } as const;
+  const client = await connect(`${host(1)}:${listener.port}`, { source: host(2), ...patient });
   const receiving = expect(client.receive()).rejects.toMatchObject({ code: 'ERR_ROCE_DEVICE_FATAL' });
   const [engine] = posted.mock.contexts as Worker[];
   posted.mockRestore();
