@@ -1,6 +1,7 @@
 /** Queue pairs and the calls that they refuse: the checks of test_qp, and the wrong flows of test_qpex. */
 import { constants } from 'node:os';
 import * as v from '@node-roce/ibverbs';
+import { createRandom } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import {
   createPlayers,
@@ -23,7 +24,8 @@ const TYPES = [
   ['UD', v.IBV_QPT_UD, v.IBV_QPS_RTS],
 ] as const;
 
-const random = (most: number) => 1 + Math.floor(Math.random() * most);
+const { between } = createRandom(1);
+const random = (most: number) => between(1, most);
 
 /** Sizes at random within the device, as those tests draw them. */
 async function setUp(qp_type: number, change: Partial<v.ibv_qp_cap> = {}) {

@@ -99,7 +99,7 @@ describe('atomics', () => {
 
   test('refused: a local key that does not exist', async () => {
     const { client } = await peers();
-    const sg_list = [{ addr: client.mr.addr, length: 8, lkey: client.mr.lkey + 1 }];
+    const sg_list = [{ addr: client.mr.addr, length: 8, lkey: (client.mr.lkey ^ 1) >>> 0 }];
     const atomic = { remote_addr: client.raddr, rkey: client.rkey, compare_add: 1n };
     await client.post(v.IBV_WR_ATOMIC_FETCH_AND_ADD, { sg_list, wr: { atomic } });
     expect(await failedStatus(client)).toBe(v.ibv_wc_status_str(v.IBV_WC_LOC_PROT_ERR));
@@ -107,7 +107,7 @@ describe('atomics', () => {
 
   test('refused: a remote key that does not exist', async () => {
     const { client } = await peers();
-    client.rkey += 1;
+    client.rkey = (client.rkey ^ 1) >>> 0;
     await add(client);
     expect(await failedStatus(client)).toBe(v.ibv_wc_status_str(v.IBV_WC_REM_ACCESS_ERR));
   });
