@@ -63,12 +63,12 @@ export class XrcTarget implements AsyncDisposable {
   async modify(attr: QpAttr): Promise<void> {
     checkQpAttr(attr);
     await this.#engine.call('modifyQp', this.qpNum, attr);
-    if (attr.qpState !== 'ERR' && attr.qpState !== 'RESET') return;
-    // The state is that of all openings.
+    // State and peer are those of all openings.
     for (const target of this.#registry.values()) {
       if (target.qpNum !== this.qpNum) continue;
+      target.#ends.modified(attr);
       if (attr.qpState === 'ERR') target.fail(`QP ${this.qpNum} was taken to the error state`);
-      else if (target.#closing.ended) target.#closing = new Closing();
+      else if (attr.qpState === 'RESET' && target.#closing.ended) target.#closing = new Closing();
     }
   }
 

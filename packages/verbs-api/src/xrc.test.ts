@@ -212,6 +212,19 @@ test('a target is reset and connected again', async () => {
   expect((await to.counters()).receivedMessages).toBe(1);
 });
 
+test('RESET draws the PSN of every opening of a target anew', async () => {
+  await using all = await openXrc();
+  const { domain, links } = all;
+  const [{ to }] = links;
+  const other = await domain.openTarget(to.qpNum);
+  const psns = () => [to, other].map((target) => target.connectionData().psn);
+  const before = psns();
+  await to.modify({ qpState: 'ERR' });
+  expect(psns()).toEqual(before);
+  await to.modify({ qpState: 'RESET' });
+  for (const [i, psn] of psns().entries()) expect(psn).not.toBe(before[i]);
+});
+
 test('the error state is the end of every opening of a target, and RESET a new start', async () => {
   await using all = await openXrc();
   const { domain, links } = all;
