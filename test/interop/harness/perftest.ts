@@ -53,8 +53,8 @@ function rowsOf(stdout: string): string[][] {
 
 /** ms that the program of the guest has to end once ours has failed. */
 const GRACE = 3000;
-/** ms of a run, but for one of all sizes: four times the longest. One in which rxe's requester stopped leaves a test the time of others. */
-const LONGEST = 25_000 * PATIENCE;
+/** ms of a run on a quiet machine (`Guest.exec` waits longer), but for one of all sizes: four times the longest. One in which rxe's requester stopped leaves a test the time of others. */
+const LONGEST = 25_000;
 
 /** The share of that after which the programs of a run are looked at, which hang, perhaps. */
 const LATE = 0.8;

@@ -10,7 +10,9 @@ import { mountHost, unmountHost } from './host-root.ts';
 import { PATIENCE } from './patience.ts';
 import { type Playing, startHere, startThere } from './programs.ts';
 
-export const MINUTES = 60_000 * PATIENCE;
+/** Of a quiet machine: commands in the guest get more by `Guest.exec`. */
+const MINUTE = 60_000;
+export const MINUTES = MINUTE * PATIENCE;
 
 /** Where a program runs. */
 export interface Side {
@@ -56,7 +58,7 @@ export function twoSides(guest: Guest): TwoSides {
   });
 
   const listensThere = (command: string) =>
-    guest.must(`until ${command}; do sleep 0.1; done`, { timeout: 2 * MINUTES });
+    guest.must(`until ${command}; do sleep 0.1; done`, { timeout: 2 * MINUTE });
   const sent = async () =>
     [(await device.report()).counters.sentPackets, (await guest.counters()).sent_pkts].map(Number);
 
@@ -74,7 +76,7 @@ export function twoSides(guest: Guest): TwoSides {
       address: ip4,
       name: 'rxe0',
       gidIndex: GID_INDEX[4],
-      start: (command) => startThere(guest, inGuest(command), 10 * MINUTES),
+      start: (command) => startThere(guest, inGuest(command), 10 * MINUTE),
       listensTcp: (port) => listensThere(`ss -ltn | grep -q :${port}`),
       listensRdma: () => listensThere('rdma resource show cm_id | grep -q LISTEN'),
     },
