@@ -16,20 +16,21 @@ export interface Ends extends AsyncDisposable {
   a: Device;
   b: Device;
   network: MemoryNetwork;
-  /** Packets to and from the second device are lost from now on. */
+  /** All packets are lost from now on, in both directions. */
   cut(): void;
 }
 
 export async function openEnds(mtu = 1024, otherMtu = mtu, options: OpenOptions = {}): Promise<Ends> {
   const network = new MemoryNetwork();
   const a = await openDevice({ ...options, link: network.link(ADDRESSES[0], mtu) });
-  const link = network.link(ADDRESSES[1], otherMtu);
-  const b = await openDevice({ ...options, link });
+  const b = await openDevice({ ...options, link: network.link(ADDRESSES[1], otherMtu) });
   return {
     a,
     b,
     network,
-    cut: () => network.drop(link),
+    cut: () => {
+      network.deliver = () => {};
+    },
     async [Symbol.asyncDispose]() {
       await a.close();
       await b.close();
