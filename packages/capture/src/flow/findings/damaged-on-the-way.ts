@@ -1,7 +1,7 @@
 /** The receiver missed a packet that came with a wrong ICRC. */
 import { counted } from '../../units.ts';
 import { event } from './chain.ts';
-import { closed, network, ofThemCertain, pathOf, psnOf, RECOVERED } from './recovery-row.ts';
+import { closed, network, ofThemCertain, pathOf, psnOf, RECOVERED, textOfShare } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 export const damagedOnTheWay = rule({
@@ -18,7 +18,7 @@ export const damagedOnTheWay = rule({
     culprit: network,
     isOfBoth: true,
     text: (telling) =>
-      `The ${pathOf(telling, true, ({ damaged }) => damaged !== undefined)} damaged packets (wrong ICRC); this explains ${telling.share}.`,
+      `The ${pathOf(telling, true, ({ damaged }) => damaged !== undefined)} damaged packets (wrong ICRC); this explains ${textOfShare(telling.share)}.`,
     chain: (telling) => [
       ...event(
         telling.shown.damagedFrame || telling.recoveries[0].damaged,
@@ -31,7 +31,7 @@ export const damagedOnTheWay = rule({
       const { recoveries, share, certain } = telling;
       const frames = recoveries.flatMap(({ damaged }) => damaged ?? []);
       return {
-        statement: `${counted(frames.length, 'packet')} with a wrong ICRC made ${share} necessary${ofThemCertain(certain, telling)}: the receiver dropped them, and the requester sent them again`,
+        statement: `${counted(frames.length, 'packet')} with a wrong ICRC made ${textOfShare(share)} necessary${ofThemCertain(certain, telling)}: the receiver dropped them, and the requester sent them again`,
         hint: 'Look at CRC errors and FEC counters of the links and NICs on the way: cables, transceivers, switch memory.',
         frames,
       };

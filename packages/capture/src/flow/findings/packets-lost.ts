@@ -13,6 +13,7 @@ import {
   sendersOf,
   sent,
   type Telling,
+  textOfShare,
 } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
@@ -183,15 +184,15 @@ const lost = (telling: Telling, what = whatOf(telling)): string =>
 
 /** `3 of 5 recoveries`; where a part of them shows the place, `3 of 5 recoveries, probably all`. */
 function shareIn(telling: Telling): string {
-  const { recoveries, share, shareOf } = telling;
+  const { recoveries, share } = telling;
   const known = recoveries.filter(({ side }) => side !== 'unknown').length;
-  if (!isOnePlace(telling) || known === recoveries.length) return share;
-  return `${shareOf(known)}, probably ${share.startsWith('all') || share.startsWith('both') ? 'all' : recoveries.length}`;
+  if (!isOnePlace(telling) || known === share.count) return textOfShare(share);
+  return `${textOfShare({ ...share, count: known })}, probably ${share.count === share.kept ? 'all' : share.count}`;
 }
 
 /** The verdict: as much as its length allows. */
 function textOf(telling: Telling): string {
-  const texts = [shareIn(telling), telling.share].flatMap((share) =>
+  const texts = [shareIn(telling), textOfShare(telling.share)].flatMap((share) =>
     [whatOf(telling), PACKETS].flatMap((what) => [
       `The ${lost(telling, what)}; this explains ${share}.`,
       `The ${lost(telling, what)} (${share}).`,

@@ -4,7 +4,7 @@ import { type OpenRecovery, reasonOf } from '../record/recoveries.ts';
 import type { Episode } from '../track/episodes.ts';
 import { inOrder } from './chain.ts';
 import { type FindingKind, RULES } from './index.ts';
-import type { RecoveryRow, Telling } from './recovery-row.ts';
+import type { RecoveryRow, Share, Telling } from './recovery-row.ts';
 import { type Cause, findingOf, Rank, type Subject } from './rule.ts';
 
 type AnyCause = Cause<FindingKind, FindingKind>;
@@ -65,11 +65,8 @@ function clearnessOf(
 
 const keptOf = ({ direction }: Subject): readonly OpenRecovery[] => direction.record.recoveries.kept;
 
-/** The recoveries of one end, or of both; and how many happened, of which the first are kept. */
-interface Total {
-  kept: number;
-  all: number;
-}
+/** The recoveries of one end, or of both. */
+type Total = Omit<Share, 'count'>;
 
 const totalOf = (subjects: readonly Subject[]): Total => ({
   kept: subjects.reduce((sum, subject) => sum + keptOf(subject).length, 0),
@@ -94,14 +91,6 @@ export function recoveryCauses(subjects: readonly Subject[]): AnyCause[] {
   });
 }
 
-/** `all 4 recoveries`, `3 of 5 recoveries`; where not all of them are kept, `3 of the first 200 recoveries`. */
-function shareOf(count: number, { kept, all }: Total): string {
-  if (kept < all) return `${count === kept ? 'all' : count} of the first ${kept} recoveries`;
-  if (kept === 1) return '1 recovery';
-  if (kept === 2 && count === 2) return 'both recoveries';
-  return `${count === kept ? 'all' : `${count} of`} ${kept} recoveries`;
-}
-
 /** The groups with one reason, of one end or of both; the clearest of them is shown. */
 function tellingOf(groups: readonly Group[], total: Total): Telling {
   const [main] = groups.toSorted(
@@ -124,8 +113,7 @@ function tellingOf(groups: readonly Group[], total: Total): Telling {
     recoveries,
     certain: groups.reduce((sum, { certain }) => sum + certain, 0),
     captureEnd: subject.capture.summary.duration,
-    share: shareOf(recoveries.length, total),
-    shareOf: (count) => shareOf(count, total),
+    share: { ...total, count: recoveries.length },
     // Recoveries for another cause may be for losses.
     nothingLost: recoveries.length === total.all ? '; nothing was lost' : '',
   };

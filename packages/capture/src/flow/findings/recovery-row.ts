@@ -14,6 +14,13 @@ interface Part {
   recoveries: readonly OpenRecovery[];
 }
 
+/** So many recoveries of those that are kept: the first ones of all that happened. */
+export interface Share {
+  count: number;
+  kept: number;
+  all: number;
+}
+
 /** Recoveries with one reason, the episode that shows it best, and what texts about them need. */
 export interface Telling {
   /** One, or two if both ends went back. */
@@ -29,10 +36,8 @@ export interface Telling {
   responder: string;
   /** Nanoseconds since the capture's begin. */
   captureEnd: number;
-  /** `3 of 5 recoveries`: in a verdict, of all of the connection; in a finding, of one end's. */
-  share: string;
-  /** The same of a part of the group. */
-  shareOf: (count: number) => string;
+  /** In a verdict, of all recoveries of the connection; in a finding, of one end's. */
+  share: Share;
   /** `; nothing was lost`, where the group has all recoveries of the connection. */
   nothingLost: string;
 }
@@ -67,6 +72,14 @@ export const network = (): string => 'network';
 export const theResponder = ({ responder }: Telling): string => responder;
 
 export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_ffff)}`;
+
+/** `all 4 recoveries`, `3 of 5 recoveries`; where not all of them are kept, `3 of the first 200 recoveries`. */
+export function textOfShare({ count, kept, all }: Share): string {
+  if (kept < all) return `${count === kept ? 'all' : count} of the first ${kept} recoveries`;
+  if (kept === 1) return '1 recovery';
+  if (kept === 2 && count === 2) return 'both recoveries';
+  return `${count === kept ? 'all' : `${count} of`} ${kept} recoveries`;
+}
 
 /** `, 1 of them for certain`: what a finding that is likely as a whole states of its parts. */
 export const ofThemCertain = (certain: number, { recoveries: { length } }: Telling): string =>

@@ -2,7 +2,16 @@
 import { counted, formatDuration, formatShare } from '../../units.ts';
 import type { FindingOf } from '../facts.ts';
 import { event } from './chain.ts';
-import { closed, network, pathOf, psnOf, RECOVERED, sent, type Telling } from './recovery-row.ts';
+import {
+  closed,
+  network,
+  pathOf,
+  psnOf,
+  RECOVERED,
+  sent,
+  type Telling,
+  textOfShare,
+} from './recovery-row.ts';
 import { finding, moment, rule, type Subject } from './rule.ts';
 
 const HINT =
@@ -47,7 +56,7 @@ export const reordering = rule({
     culprit: network,
     isOfBoth: true,
     text: (telling) =>
-      `The ${pathOf(telling, isShown(telling))} reordered packets; this explains ${telling.share}${telling.nothingLost}.`,
+      `The ${pathOf(telling, isShown(telling))} reordered packets; this explains ${textOfShare(telling.share)}${telling.nothingLost}.`,
     chain: (telling) => {
       const { lateFrame, frame, again, lastAnswerFrame } = telling.shown;
       const late =

@@ -1,7 +1,7 @@
 /** Packets were retransmitted that had arrived. */
 import { counted } from '../../units.ts';
 import { event } from './chain.ts';
-import { closed, ofThemCertain, RECOVERED, sent, theResponder } from './recovery-row.ts';
+import { closed, ofThemCertain, RECOVERED, sent, textOfShare, theResponder } from './recovery-row.ts';
 import { rule } from './rule.ts';
 
 export const spuriousRetransmission = rule({
@@ -17,7 +17,7 @@ export const spuriousRetransmission = rule({
     kind: 'spurious-retransmission',
     culprit: theResponder,
     text: ({ requester, responder, share, nothingLost }) =>
-      `${requester} retransmitted packets that ${responder} had: answers came late; ${share}${nothingLost}.`,
+      `${requester} retransmitted packets that ${responder} had: answers came late; ${textOfShare(share)}${nothingLost}.`,
     chain: (telling) => [
       ...sent(telling),
       ...event(telling.shown.answeredFrame, `${telling.responder} answers`),
