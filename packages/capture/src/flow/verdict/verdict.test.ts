@@ -2,6 +2,7 @@ import { LinkType } from '@node-roce/pcap';
 import { encodeCm, setU16, setU24, setU32 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { CaptureBuilder, frameOf } from '../../../testing/capture-builder.ts';
+import { ack, send } from '../../../testing/messages.ts';
 import { wordsOf } from './index.ts';
 
 const A = '10.0.0.1';
@@ -11,21 +12,11 @@ const MS = 1000;
 /** Four messages of one packet that are answered after 100 µs; times in µs, PSNs from `psn` on. */
 function talk(capture: CaptureBuilder, start: number, psn: number, count = 4): CaptureBuilder {
   for (let i = 0; i < count; i++) {
-    capture.packet(start + i * 300, 'a', 'RC_SEND_ONLY', {
-      psn: psn + i,
-      payload: 64,
-      ackReq: true,
-      migReq: false,
-    });
-    capture.packet(start + i * 300 + 100, 'b', 'RC_ACKNOWLEDGE', { psn: psn + i });
+    send(capture, start + i * 300, psn + i);
+    ack(capture, start + i * 300 + 100, psn + i);
   }
   return capture;
 }
-
-const send = (capture: CaptureBuilder, time: number, psn: number, options = {}) =>
-  capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true, migReq: false, ...options });
-const ack = (capture: CaptureBuilder, time: number, psn: number) =>
-  capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn });
 
 /** A SEND of native InfiniBand from LID 1 to LID 2: LRH, BTH, 64 bytes, ICRC, VCRC. */
 function nativeFrame(psn: number, icrc: number): Uint8Array {
