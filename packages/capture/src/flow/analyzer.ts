@@ -167,16 +167,19 @@ export class FlowAnalyzer {
       for (const direction of [first, second]) direction?.record.recoveries.close();
     }
     for (const connection of all) {
-      if (this.#isGhost(connection) || isOfCnps(connection))
-        this.#unconnected += connection.first.counts.packets;
-      else this.#connections.settle(connection);
+      if (this.#isConnection(connection)) this.#connections.settle(connection);
+      else this.#unconnected += connection.first.counts.packets;
     }
   }
 
-  /** One packet or two with wrong ICRCs, between addresses that have right ones as well: their queue pair numbers are damaged. */
-  #isGhost({ id, first, second }: ConnectionState): boolean {
-    if (id > 0 || first.path.trial === undefined || second !== undefined) return false;
-    return first.counts.packets < 2 || this.#right.has(first.key);
+  /**
+   * Whether packets of one direction show a connection. Two kinds do not: CNPs alone; and packets with wrong ICRCs, one only or between
+   * addresses that have right ones as well, as their queue pair numbers are damaged.
+   */
+  #isConnection({ id, first: { counts, path, key }, second }: ConnectionState): boolean {
+    if (id > 0 || second !== undefined) return true;
+    if (counts.packets === counts.cnps) return false;
+    return path.trial === undefined || (counts.packets > 1 && !this.#right.has(key));
   }
 
   /** Addresses whose packets had this source MAC address, by the first packet of each direction. */
@@ -199,7 +202,3 @@ export class FlowAnalyzer {
     });
   }
 }
-
-/** CNPs alone, which belong to no connection that the capture shows. */
-const isOfCnps = ({ id, first: { counts }, second }: ConnectionState): boolean =>
-  id === 0 && second === undefined && counts.packets === counts.cnps;

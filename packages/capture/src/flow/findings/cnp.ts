@@ -1,11 +1,23 @@
 /** CNPs came, and the capture shows no mark. */
-import { counted } from '../../units.ts';
+import { counted, formatQp } from '../../units.ts';
 import type { FindingOf } from '../facts.ts';
 import { event } from './chain.ts';
-import { type Cause, finding, moment, Rank, rule, Stage, type Subject } from './rule.ts';
+import {
+  type Capture,
+  type Cause,
+  finding,
+  moment,
+  ofCapture,
+  Rank,
+  rule,
+  Stage,
+  type Subject,
+} from './rule.ts';
 
 /** CNPs that are no accident. */
 const SEVERAL = 2;
+/** A finding names no more. */
+const MAX_FRAMES = 100;
 
 function find(subject: Subject): FindingOf<'cnp'>[] {
   const { record, peer } = subject.direction;
@@ -21,6 +33,29 @@ function find(subject: Subject): FindingOf<'cnp'>[] {
       'Marks are set behind the place of capture; some adapters also send a CNP with a NAK.',
     ),
   ];
+}
+
+/** A capture of CNPs alone, which shows no connection: they are all that it tells. Where there are connections, their rows name CNPs. */
+function findInCapture({ connections, lone, addressOf }: Capture): FindingOf<'cnp'>[] {
+  // A wrong ICRC: it may be no CNP.
+  const right = lone.filter(({ path }) => path.trial === undefined);
+  const [first] = right;
+  const events = right.flatMap(({ record }) => record.events.get('cnp') ?? []);
+  if (connections.length > 0 || first === undefined) return [];
+  const { source, destination, destQp } = first.key;
+  const start = Math.min(...events.map((each) => each.start));
+  const place = `from ${addressOf(source)} to ${addressOf(destination)} ${formatQp(destQp)}`;
+  const count = events.reduce((sum, each) => sum + each.count, 0);
+  const found = ofCapture(
+    'cnp',
+    'note',
+    count,
+    `${counted(count, 'CNP')}, the first ${moment(start)} ${place}; no other packet of ${right.length > 1 ? `these ${right.length} queue pairs` : 'this queue pair'} was captured`,
+    'Packets to the senders of these CNPs met a congested queue: capture those packets, too.',
+    Math.max(...events.map((each) => each.end)),
+  );
+  const frames = events.flatMap((each) => each.frames).sort((x, y) => x - y);
+  return [{ ...found, start, frames: frames.slice(0, MAX_FRAMES) }];
 }
 
 /**
@@ -53,6 +88,7 @@ function causes({ direction, requester, responder }: Subject): Cause<'cnp', 'cnp
 export const cnp = rule({
   kinds: [{ kind: 'cnp', title: 'CNPs without marks', when: 'CNPs came, and the capture shows no mark' }],
   find,
+  findInCapture,
   stage: Stage.LAST,
   cause: causes,
 });

@@ -301,6 +301,18 @@ test('CNPs of which no other packet of the queue pair was captured: no connectio
   expect([connections.length, overview.connections, unconnected]).toEqual([1, 1, 2]);
 });
 
+test('a capture of CNPs alone: no connection, and a finding of them', () => {
+  const capture = new CaptureBuilder();
+  const queuePairs = [0x99, 0x77, 0x99];
+  for (const [i, destQp] of queuePairs.entries()) capture.packet(i * MS, 'b', 'CNP', { payload: 16, destQp });
+  const { connections, findings, unconnected, verdict } = capture.finish();
+  expect([connections.length, unconnected, verdict.kind]).toEqual([0, 3, 'not-known']);
+  expect(findings).toMatchObject([{ kind: 'cnp', severity: 'note', connection: undefined, frameCount: 3 }]);
+  expect(findings[0].frames).toEqual([1, 2, 3]);
+  expect(findings[0].text).toMatch(/^3 CNPs, the first at 0\.000 s from 10\.0\.0\.2 to 10\.0\.0\.1 QP 0x99;/);
+  expect(findings[0].hint).toContain('congested');
+});
+
 describe('the overview', () => {
   test('NAKs for which nobody went back', () => {
     const capture = talk(new CaptureBuilder(), 0, 100);
