@@ -43,7 +43,10 @@ export const vi = {
   },
 };
 
-/** Tests in the order of their definition: `{ id, file, run }`; `run` throws or rejects where the test fails. */
+/**
+ * Tests in the order of their definition: `{ id, file, run, restore }`; `run` throws or rejects where the test fails. `restore` calls the hooks
+ * behind a test that was ended from outside: no `finally` ran.
+ */
 export const tests = [];
 let file = '';
 let names = [];
@@ -62,7 +65,7 @@ function add(name, body, fails) {
   const steps = [...hooks.before, body];
   const { after } = hooks;
   const run = () => whole(fails ? () => failing(steps) : () => inTurn(steps), after);
-  tests.push({ id, file, run });
+  tests.push({ id, file, run, restore: () => inTurn(after) });
 }
 
 /** Calls them one after another; a promise only where one of them gives one, because a test can be ended up to its first. */
