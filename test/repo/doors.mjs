@@ -1,11 +1,16 @@
-// `node test/repo/doors.mjs [send|write|req]`: the files that one request enters, by V8's precise coverage: a file counts where one of its named functions
+// `node test/repo/doors.mjs [send|write|req|capture]`: the files that one request enters, by V8's precise coverage: a file counts where one of its named functions
 // was called. Two devices of this process, joined by memory links; the connection is warm, and nothing is lost. Each step is a call of the program.
 // Prints JSON: for each of several requests, on several connections, the files of each step. A thread that was stalled enters more (timers): the fewest are
 // those of the request.
 // With `req`: the files from `connect` to `getRequest`, on both sides, of the first connection of two devices, which makes the caller's queue pair 1, and of
 // another.
+// With `capture`: the files of the analysis of a capture in which packets were lost, and of one more SEND and one more ACK of a capture without losses.
 import inspector from 'node:inspector';
+import { join } from 'node:path';
+import { FlowAnalyzer, PacketReader } from '@node-roce/capture';
+import { analyzeCapture } from '@node-roce/capture/node';
 import { MemoryNetwork } from '@node-roce/link';
+import { openCapture } from '@node-roce/pcap/node';
 import { CmId } from '@node-roce/rdmacm';
 import { openDevice } from '@node-roce/verbs-api';
 
@@ -76,6 +81,33 @@ async function connections() {
   return { first, another };
 }
 
+const fixture = (name) => join(import.meta.dirname, `../fixtures/captures/${name}.pcap`);
+
+/** A whole analysis, and the fewest files that one more packet of each kind enters. */
+async function captured() {
+  entered();
+  await analyzeCapture(fixture('loss5_both_rc_pingpong'));
+  const analysis = entered();
+  const fewest = {};
+  let name;
+  const analyzer = new FlowAnalyzer();
+  const onPacket = (packet) => {
+    name = packet.info.name;
+    analyzer.add(packet);
+  };
+  const reader = new PacketReader({ onPacket });
+  for await (const records of openCapture(fixture('pf_send_bw_rc_1'))) {
+    for (const record of records) {
+      name = undefined;
+      entered();
+      reader.frame(record);
+      const files = entered();
+      if (name !== undefined && !(fewest[name]?.length <= files.length)) fewest[name] = files;
+    }
+  }
+  return { analysis, packets: fewest };
+}
+
 /** Several requests on a connection of their own. */
 async function requests(what) {
   const network = new MemoryNetwork();
@@ -125,7 +157,8 @@ async function requests(what) {
 const what = process.argv[2] ?? 'send';
 ask('Profiler.enable');
 ask('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+const measure = { req: connections, capture: captured }[what] ?? (() => requests(what));
 const all = [];
-for (let i = 0; i < ROUNDS; i++) all.push(what === 'req' ? await connections() : await requests(what));
+for (let i = 0; i < ROUNDS; i++) all.push(await measure());
 console.log(JSON.stringify(all.flat()));
 process.exit();

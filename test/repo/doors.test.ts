@@ -1,4 +1,4 @@
-/** The files that a request with nothing lost enters are few, and none is of loss recovery (docs/architecture.md): a file more is a reason to look. */
+/** The files that a request with nothing lost or a captured packet enters are few, and none is of loss recovery (docs/architecture.md): a file more is a reason to look. */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -57,4 +57,23 @@ test('a REQ, and the queue pair that it is the first to leave by', () => {
   expect(first.filter((file) => file.includes('/congestion/'))).toEqual([]);
   expect(first).toContain('transport/requester/unreliable');
   expect(another).toContain('cm/arrivals');
+});
+
+/** Files that a capture enters: the whole analysis of one with losses, its findings counted as one file, and one more packet of one without. */
+const MOST_OF_CAPTURE = { analysis: 96, 'RC Send Only': 43, 'RC Acknowledge': 45 };
+
+test('a captured packet, and a whole analysis', () => {
+  const [{ analysis, packets }] = print('capture') as {
+    analysis: string[];
+    packets: Record<string, string[]>;
+  }[];
+  const rest = analysis.filter((file) => !file.startsWith('capture/flow/findings/'));
+  expect(rest.length).toBeLessThan(analysis.length);
+  expect(rest.length + 1, rest.join(' ')).toBeLessThanOrEqual(MOST_OF_CAPTURE.analysis);
+  for (const name of ['RC Send Only', 'RC Acknowledge'] as const) {
+    expect(packets[name].length, packets[name].join(' ')).toBeLessThanOrEqual(MOST_OF_CAPTURE[name]);
+    expect(packets[name]).toContain('capture/flow/track/packet-tracker');
+    // What a packet shows is counted when it comes, and judged at the end.
+    expect(packets[name].filter((file) => /\/(findings|verdict)\//.test(file))).toEqual([]);
+  }
 });
