@@ -124,6 +124,7 @@ export class RsocketChannel implements RsocketCalls {
       sgl: { addr: lists.addr, key: lists.rkey, length: SGL_ENTRIES },
       buffer: this.#inbound.first,
       mappings: this.#sizes.ioMappings,
+      announcesEnds: true,
     });
   }
 
@@ -223,8 +224,9 @@ export class RsocketChannel implements RsocketCalls {
       }
       if (this.#failure !== undefined) throw this.#failure;
       // librdmacm that shuts down both directions while our SHUTDOWN arrives only disconnects (its DISCONNECT waits for a control message).
-      if (this.#isReadEnded || (this.#isPeerGone && this.#isEndTaken)) return undefined;
-      if (this.#isPeerGone) throw this.#closedError('ended before the peer ended its stream');
+      const mayEndSilently = this.#isEndTaken && !this.#peer?.announcesEnds;
+      if (this.#isReadEnded || (this.#isPeerGone && mayEndSilently)) return undefined;
+      if (this.#isPeerGone) throw this.#leftError();
       await this.#sending.event();
     }
   }
@@ -294,7 +296,7 @@ export class RsocketChannel implements RsocketCalls {
     try {
       await this.#lastControl;
     } catch (error) {
-      if (!this.#hasLeft) throw error;
+      if (!this.#hasLeft) throw this.#isDiscarded ? this.#leftError() : error;
       await this.#taken();
     }
   }
@@ -311,6 +313,11 @@ export class RsocketChannel implements RsocketCalls {
   #checkOpen(): void {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#isPeerGone || this.#isClosed) throw this.#closedError('has ended');
+  }
+
+  /** The peer has left in the middle of its stream. */
+  #leftError(): RoceError {
+    return this.#closedError('ended before the peer ended its stream');
   }
 
   #closedError(how: string): RoceError {

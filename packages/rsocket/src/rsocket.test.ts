@@ -7,21 +7,14 @@ import { pipeline } from 'node:stream/promises';
 import { CmId, connect as connectMessages } from '@node-roce/rdmacm';
 import { decodeCm } from '@node-roce/wire';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Ends, equip, openEnds } from '../../rdmacm/testing/ends.ts';
+import { equip, openEnds } from '../../rdmacm/testing/ends.ts';
 import { header, openTarget, PORT, request } from '../../rdmacm/testing/stranger.ts';
 import { turns } from '../../verbs-api/testing/clock.ts';
-import { programOf, SMALL } from '../testing/program.ts';
+import { pairOf, programOf, SMALL } from '../testing/program.ts';
 import { Inbound } from './inbound.ts';
 import { connect, createConnection, createServer, listen, type RSocket } from './index.ts';
 import { Outbound } from './outbound.ts';
 import { dataOf, decodeConnectionData, encodeConnectionData, Op, opOf } from './wire.ts';
-
-async function pairOf(ends: Ends, options: object = SMALL): Promise<[RSocket, RSocket]> {
-  await using server = await listen({ device: ends.b, port: 0, ...options });
-  const connecting = connect({ device: ends.a, host: '10.0.0.2', port: server.port, ...options });
-  const accepted = await server.accept();
-  return [await connecting, accepted];
-}
 
 const pattern = (length: number) =>
   Buffer.from(Uint8Array.from({ length }, (_, i) => (i * 7 + (i >> 8)) & 255));
@@ -423,7 +416,7 @@ test('entries and credits of a hostile peer: what is placed stays in its buffer 
   const sgl = new Uint8Array(32);
   const first = { addr: 0n, key: 1, length: 100 };
   const outbound = new Outbound(sgl, new Uint8Array(50), {
-    ...{ version: 1, isBigEndian: false, credits: 5, sgl: first, mappings: 0 },
+    ...{ version: 1, isBigEndian: false, credits: 5, sgl: first, mappings: 0, announcesEnds: false },
     buffer: first,
   });
   const placed: number[] = [];

@@ -5,6 +5,14 @@
 
 export const VERSION = 1;
 const CONNECTION_DATA_BYTES = 40;
+/**
+ * Behind its connection data, a socket of node-roce has 8 bytes of its own, which librdmacm leaves 0 and does not read: the version of what they
+ * promise (`announcesEnds`), three zeros, and MAGIC. Later versions keep that promise.
+ */
+const OWN_BYTES = 8;
+const OWN_VERSION = 1;
+/** "nRrs". */
+const MAGIC = 0x6e527273;
 /** Of an entry of the list of target buffers. */
 export const SGE_BYTES = 16;
 /** Entries of that list: the peer writes each of the two halves of our ring in turn. */
@@ -38,15 +46,24 @@ export interface ConnectionData {
   buffer: Target;
   /** Entries behind the list, for memory that its peer offers. */
   mappings: number;
+  /**
+   * The sender ends no stream in order without SHUTDOWN or DISCONNECT, and sends DISCONNECT only once it has received the end of its peer's
+   * stream. librdmacm does neither.
+   */
+  announcesEnds: boolean;
 }
+
+/** What a message may leave out. */
+type Defaults = 'mappings' | 'announcesEnds';
 
 export function encodeConnectionData({
   credits,
   sgl,
   buffer,
   mappings = 0,
-}: Omit<ConnectionData, 'version' | 'mappings'> & { mappings?: number }): Uint8Array {
-  const bytes = new Uint8Array(CONNECTION_DATA_BYTES);
+  announcesEnds = false,
+}: Omit<ConnectionData, 'version' | Defaults> & Partial<Pick<ConnectionData, Defaults>>): Uint8Array {
+  const bytes = new Uint8Array(CONNECTION_DATA_BYTES + (announcesEnds ? OWN_BYTES : 0));
   const view = new DataView(bytes.buffer);
   // Our lists are read little-endian on any machine: no NET.
   view.setUint8(0, VERSION);
@@ -55,7 +72,17 @@ export function encodeConnectionData({
   view.setUint8(7, mappings);
   encodeTarget(view, 8, sgl, false);
   encodeTarget(view, 24, buffer, false);
+  if (announcesEnds) {
+    view.setUint8(CONNECTION_DATA_BYTES, OWN_VERSION);
+    view.setUint32(CONNECTION_DATA_BYTES + 4, MAGIC);
+  }
   return bytes;
+}
+
+function isOfNodeRoce(bytes: Uint8Array): boolean {
+  if (bytes.length < CONNECTION_DATA_BYTES + OWN_BYTES) return false;
+  const view = new DataView(bytes.buffer, bytes.byteOffset + CONNECTION_DATA_BYTES, OWN_BYTES);
+  return view.getUint8(0) >= OWN_VERSION && view.getUint32(4) === MAGIC;
 }
 
 /** Undefined where the bytes are too few. The version is the caller's to check. */
@@ -71,6 +98,7 @@ export function decodeConnectionData(bytes: Uint8Array): ConnectionData | undefi
     sgl: decodeTarget(view, 8, false),
     buffer: decodeTarget(view, 24, false),
     mappings: (flags & IOMAP) === 0 ? 0 : scaled <= MAX_MAPPINGS ? scaled : (scaled - MAX_MAPPINGS) * 256,
+    announcesEnds: isOfNodeRoce(bytes),
   };
 }
 

@@ -1,19 +1,40 @@
-/** A program that is the peer of a socket, request by request. */
+/** Peers of sockets: another socket, and a program, request by request. */
 import { CmId } from '@node-roce/rdmacm';
+import { Opcode } from '@node-roce/wire';
 import { type Ends, equip } from '../../rdmacm/testing/ends.ts';
-import { listen } from '../src/index.ts';
+import { connect, listen, type RSocket } from '../src/index.ts';
 import { encodeConnectionData } from '../src/wire.ts';
 
 /** Sizes of a socket that a few messages fill. */
 export const SMALL = { receiveBuffer: 512, sendBuffer: 300, queue: 8, closeTimeout: 200 };
+
+/** Two sockets that are connected; the options are for both sides. */
+export async function pairOf(
+  ends: Ends,
+  options: object = SMALL,
+): Promise<[client: RSocket, server: RSocket]> {
+  await using server = await listen({ device: ends.b, port: 0, ...options });
+  const connecting = connect({ device: ends.a, host: '10.0.0.2', port: server.port, ...options });
+  const accepted = await server.accept();
+  return [await connecting, accepted];
+}
+
+/** From now on, no acknowledgement to the second device arrives. */
+export function dropAcks({ network }: Ends): void {
+  const deliver = network.deliver.bind(network);
+  network.deliver = (packet, destination) => {
+    // 10.0.0.2
+    if (packet.bytes[0] !== Opcode.RC_ACKNOWLEDGE || destination[15] !== 2) deliver(packet, destination);
+  };
+}
 
 /**
  * A program that has connected to a listener as an rsocket, and the listener's socket.
  *
  * @param most receives that the program posts: what comes beyond is not acknowledged
  */
-export async function programOf(ends: Ends, most = 16) {
-  await using server = await listen({ device: ends.b, port: 7, ...SMALL });
+export async function programOf(ends: Ends, most = 16, options: object = {}) {
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL, ...options });
   const id = new CmId({ device: ends.a });
   await id.resolveAddr({ host: '10.0.0.2', port: 7 });
   await id.resolveRoute();
