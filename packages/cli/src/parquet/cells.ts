@@ -1,45 +1,43 @@
 /**
- * The cells of a column until their row group is written. They stand in typed arrays: no object is made for a row, and numbers are
- * written as they lie in memory, which is how Parquet wants them (little-endian; so is every machine that Node runs on, but s390x).
+ * The cells of a column until their row group is written. They stand in typed arrays: no object is made for a row.
  */
-import type { ColumnType } from './columns.ts';
+import type { Column } from './columns.ts';
 
 /** The cells of a column in a row group. */
 export interface Taken {
   count: number;
   /** 1: null; undefined: none is. */
   isNull: Uint8Array | undefined;
-  /** The values without nulls, as a plain page holds them; or, if there is a dictionary, places in it. */
-  values: Uint8Array | Int32Array | BigInt64Array | Uint16Array;
+  /** The values without nulls; of texts, places in the dictionary. Of 64-bit columns, differences from their origin. */
+  values: Uint8Array | Int32Array | Float64Array | Uint16Array;
   /** Of texts. */
   dictionary: readonly string[] | undefined;
 }
 
+/** What cells need of a column. */
+export type CellColumn<Row> = Pick<Column<Row>, 'type' | 'value' | 'settle'>;
+
 /** Room for the cells of a row group; used again for the next one. */
-export interface Cells {
-  set(at: number, value: unknown): void;
-  /** The first `count` of them, valid until the next `set`; those of the next row group follow. */
+export interface Cells<Row> {
+  add(at: number, row: Row): void;
+  /** The first `count` of them, valid until the next `add`; those of the next row group follow. */
   take(count: number): Taken;
 }
 
-const TWO_32 = 2 ** 32;
-
-abstract class TypedCells<Values extends Taken['values']> implements Cells {
+abstract class TypedCells<Row, Values extends Taken['values']> implements Cells<Row> {
+  protected readonly value: (row: Row) => unknown;
   protected readonly values: Values;
   readonly #isNull: Uint8Array;
   #nulls = 0;
 
-  constructor(values: Values, rows: number) {
+  constructor(value: (row: Row) => unknown, values: Values, rows: number) {
+    this.value = value;
     this.values = values;
     this.#isNull = new Uint8Array(rows);
   }
 
-  set(at: number, value: unknown): void {
-    if (value === null) {
-      this.#isNull[at] = 1;
-      this.#nulls++;
-    } else this.put(at, value);
-  }
+  /** Each class has its own: one for all would call another method for each cell. */
+  abstract add(at: number, row: Row): void;
 
   take(count: number): Taken {
     const isNull = this.#nulls === 0 ? undefined : this.#isNull.slice(0, count);
@@ -52,7 +50,10 @@ abstract class TypedCells<Values extends Taken['values']> implements Cells {
     return { count, isNull, values: kept, dictionary: this.names() };
   }
 
-  protected abstract put(at: number, value: unknown): void;
+  protected setNull(at: number): void {
+    this.#isNull[at] = 1;
+    this.#nulls++;
+  }
 
   protected names(): readonly string[] | undefined {
     return undefined;
@@ -66,88 +67,90 @@ function compact(values: Taken['values'], isNull: Uint8Array): number {
   return kept;
 }
 
-class NumberCells extends TypedCells<Int32Array> {
-  protected override put(at: number, value: unknown): void {
-    this.values[at] = value as number;
+/** Numbers of 32 bits. */
+export class NumberCells<Row> extends TypedCells<Row, Int32Array> {
+  override add(at: number, row: Row): void {
+    const value = this.value(row) as number | null;
+    if (value === null) this.setNull(at);
+    else this.values[at] = value;
   }
 }
 
-/** Numbers are put as two words: a bigint for each would be garbage. */
-class WideCells extends TypedCells<BigInt64Array> {
-  readonly #words: Int32Array;
-
-  constructor(rows: number) {
-    const values = new BigInt64Array(rows);
-    super(values, rows);
-    this.#words = new Int32Array(values.buffer);
-  }
-
-  protected override put(at: number, value: unknown): void {
-    if (typeof value === 'bigint') this.values[at] = value;
-    else {
-      this.#words[2 * at] = value as number;
-      this.#words[2 * at + 1] = Math.floor((value as number) / TWO_32);
-    }
+/** Numbers of 64 bits, as far as a double is exact: a bigint for each would be garbage. */
+export class WideCells<Row> extends TypedCells<Row, Float64Array> {
+  override add(at: number, row: Row): void {
+    const value = this.value(row) as number | null;
+    if (value === null) this.setNull(at);
+    else this.values[at] = value;
   }
 }
 
-class BooleanCells extends TypedCells<Uint8Array> {
-  protected override put(at: number, value: unknown): void {
-    this.values[at] = Number(value);
+export class BooleanCells<Row> extends TypedCells<Row, Uint8Array> {
+  override add(at: number, row: Row): void {
+    this.values[at] = Number(this.value(row));
   }
 }
 
 /** Most texts come again and again. */
-class TextCells extends TypedCells<Uint16Array> {
+export class TextCells<Row> extends TypedCells<Row, Uint16Array> {
   #places = new Map<string, number>();
+  #last: string | undefined;
+  #lastPlace = 0;
 
-  protected override put(at: number, value: unknown): void {
-    const text = value as string;
-    let place = this.#places.get(text);
-    if (place === undefined) {
-      place = this.#places.size;
-      this.#places.set(text, place);
+  override add(at: number, row: Row): void {
+    const text = this.value(row) as string | null;
+    if (text === null) {
+      this.setNull(at);
+      return;
     }
-    this.values[at] = place;
+    if (text !== this.#last) {
+      this.#last = text;
+      this.#lastPlace = this.#placeOf(text);
+    }
+    this.values[at] = this.#lastPlace;
+  }
+
+  #placeOf(text: string): number {
+    const place = this.#places.get(text) ?? this.#places.size;
+    if (place === this.#places.size) this.#places.set(text, place);
+    return place;
   }
 
   protected override names(): readonly string[] {
     const names = [...this.#places.keys()];
     this.#places = new Map();
+    this.#last = undefined;
     return names;
   }
 }
 
 /** Cells whose value is known only when they are taken. */
-class LateCells implements Cells {
+class LateCells<Row> implements Cells<Row> {
+  readonly #value: (row: Row) => unknown;
   readonly #values: unknown[];
-  readonly #settle: (cell: unknown) => unknown;
-  readonly #cells: Cells;
+  readonly #settled: Cells<unknown>;
 
-  constructor(rows: number, settle: (cell: unknown) => unknown, cells: Cells) {
+  constructor(value: (row: Row) => unknown, rows: number, settled: Cells<unknown>) {
+    this.#value = value;
     this.#values = new Array(rows).fill(null);
-    this.#settle = settle;
-    this.#cells = cells;
+    this.#settled = settled;
   }
 
-  set(at: number, value: unknown): void {
-    this.#values[at] = value;
+  add(at: number, row: Row): void {
+    this.#values[at] = this.#value(row);
   }
 
   take(count: number): Taken {
-    for (let i = 0; i < count; i++) this.#cells.set(i, this.#settle(this.#values[i]));
-    return this.#cells.take(count);
+    for (let i = 0; i < count; i++) this.#settled.add(i, this.#values[i]);
+    return this.#settled.take(count);
   }
 }
 
 /** @param rows at most 65,536 */
-export function cellsOf(
-  { type, settle }: { type: ColumnType; settle?: ((cell: unknown) => unknown) | undefined },
-  rows: number,
-): Cells {
-  if (settle !== undefined) return new LateCells(rows, settle, cellsOf({ type }, rows));
-  if (type === 'INT32' || type === 'INT32?') return new NumberCells(new Int32Array(rows), rows);
-  if (type === 'BOOLEAN') return new BooleanCells(new Uint8Array(rows), rows);
-  if (type === 'STRING' || type === 'STRING?') return new TextCells(new Uint16Array(rows), rows);
-  return new WideCells(rows);
+export function cellsOf<Row>({ type, value, settle }: CellColumn<Row>, rows: number): Cells<Row> {
+  if (settle !== undefined) return new LateCells(value, rows, cellsOf({ type, value: settle }, rows));
+  if (type === 'INT32' || type === 'INT32?') return new NumberCells(value, new Int32Array(rows), rows);
+  if (type === 'BOOLEAN') return new BooleanCells(value, new Uint8Array(rows), rows);
+  if (type === 'STRING' || type === 'STRING?') return new TextCells(value, new Uint16Array(rows), rows);
+  return new WideCells(value, new Float64Array(rows), rows);
 }

@@ -6,20 +6,22 @@ const MOST_SECONDS = 9_000_000_000;
 /** The clock of a capture: made of the time of its first frame. */
 export class TableClock {
   /** Seconds since 1970, and the nanoseconds behind them, of the first frame; undefined: the capture has no usable time. */
-  readonly #start: { seconds: number; nanoseconds: number; ns: bigint } | undefined;
+  readonly #start: { seconds: number; nanoseconds: number } | undefined;
+  /** That time in nanoseconds since 1970; 0 without one. */
+  readonly origin: bigint = 0n;
 
   /** @param startTime of the capture's summary: `2026-01-01T00:00:00.000000000Z` */
   constructor(startTime: string | undefined) {
     if (startTime === undefined) return;
     const seconds = Date.parse(`${startTime.slice(0, -11)}Z`) / 1000;
     const nanoseconds = Number(startTime.slice(-10, -1));
-    const ns = BigInt(seconds) * 1_000_000_000n + BigInt(nanoseconds);
-    this.#start = { seconds, nanoseconds, ns };
+    this.#start = { seconds, nanoseconds };
+    this.origin = BigInt(seconds) * 1_000_000_000n + BigInt(nanoseconds);
   }
 
-  /** Nanoseconds since 1970; null where there are none. */
-  ns(time: number): bigint | null {
-    return this.#start === undefined || this.#isFar(time) ? null : this.#start.ns + BigInt(time);
+  /** The same nanoseconds, of a column whose origin is `origin`; null where there is no time. */
+  ns(time: number): number | null {
+    return this.#start === undefined || this.#isFar(time) ? null : time;
   }
 
   /** Microseconds since 1970, rounded down; null where there are none. */

@@ -16,10 +16,12 @@ export type ColumnType =
 export interface Column<Row> {
   name: string;
   type: ColumnType;
-  /** The cell of a row: a text, a boolean or a number; a bigint where a number is not exact; null where the type allows it. */
+  /** The cell of a row: a text, a boolean or a number; of a list, bigints; null where the type allows it. */
   value: (row: Row) => unknown;
   /** Turns the cell into its value when the row group is written, for what is not known before. */
   settle?: (cell: unknown) => unknown;
+  /** Of a column of 64 bits: what is added to each cell, so that the cell itself is a number that is exact. */
+  origin?: () => bigint;
   /** Readers look for its values: its least and greatest stand in each row group, so that they pass by groups. */
   isSought?: boolean;
 }

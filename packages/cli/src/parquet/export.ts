@@ -3,7 +3,9 @@ import {
   type Addresses,
   type CaptureSummary,
   FlowAnalyzer,
+  type PacketVerdict,
   type ReadOptions,
+  type RocePacket,
   readPackets,
 } from '@node-roce/capture/node';
 import type { CaptureSource } from '@node-roce/pcap/node';
@@ -84,15 +86,23 @@ async function writeTables(
     const messages = dataset.writer(messageTable(surroundings), clock);
     return { surroundings, packets, messages };
   };
+  let row: PacketRow | undefined;
+  /** One object, used again for each row. */
+  const addPacket = (packet: RocePacket, verdict: PacketVerdict | undefined): void => {
+    row ??= { packet, verdict };
+    row.packet = packet;
+    row.verdict = verdict;
+    begun!.packets.add(row);
+  };
   const analyzer = new FlowAnalyzer({
-    onPacket: (packet, verdict) => begun!.packets.add({ packet, verdict }),
+    onPacket: addPacket,
     onMessage: (message, qps) => begun!.messages.add({ message, qps }),
   });
   const { summary, addresses } = await readPackets(source, {
     ...reading,
     onPacket: (packet, reader) => {
       begun ??= begin(reader.startTime, reader.addresses);
-      if (packet.sampled) begun.packets.add({ packet, verdict: undefined });
+      if (packet.sampled) addPacket(packet, undefined);
       else analyzer.add(packet);
     },
     onPause: (pause) => analyzer.addPause(pause),

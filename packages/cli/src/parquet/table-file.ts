@@ -1,7 +1,7 @@
 /** One Parquet file, a row group at a time. */
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
-import { type Cells, cellsOf } from './cells.ts';
+import { BooleanCells, type Cells, cellsOf, NumberCells, TextCells, WideCells } from './cells.ts';
 import { writeChunk, writeListChunk } from './chunk.ts';
 import { type Column, schemaOf } from './columns.ts';
 
@@ -34,11 +34,16 @@ class FileBytes extends ByteWriter {
 }
 
 /** Lists of numbers. */
-class Lists {
+class Lists<Row> {
+  readonly #value: (row: Row) => unknown;
   #rows: unknown[] = [];
 
-  set(_at: number, value: unknown): void {
-    this.#rows.push(value);
+  constructor(value: (row: Row) => unknown) {
+    this.#value = value;
+  }
+
+  add(_at: number, row: Row): void {
+    this.#rows.push(this.#value(row));
   }
 
   take(): unknown[] {
@@ -53,7 +58,13 @@ export class TableFile<Row> {
   readonly #bytes: FileBytes;
   readonly #writer: ParquetWriter;
   readonly #columns: readonly Column<Row>[];
-  readonly #cells: (Cells | Lists)[];
+  readonly #cells: (Cells<Row> | Lists<Row>)[];
+  /** The same by their classes: a loop that calls one class alone is several times as fast. */
+  readonly #numbers: NumberCells<Row>[];
+  readonly #wides: WideCells<Row>[];
+  readonly #booleans: BooleanCells<Row>[];
+  readonly #texts: TextCells<Row>[];
+  readonly #others: (Cells<Row> | Lists<Row>)[];
   #rows = 0;
 
   /** @throws the system's error if the file exists, or cannot be made */
@@ -61,8 +72,14 @@ export class TableFile<Row> {
     this.#bytes = new FileBytes(path);
     this.#columns = columns;
     this.#cells = columns.map((column) =>
-      column.type === 'INT64[]' ? new Lists() : cellsOf(column, GROUP_ROWS),
+      column.type === 'INT64[]' ? new Lists(column.value) : cellsOf(column, GROUP_ROWS),
     );
+    this.#numbers = this.#cells.filter((cells) => cells instanceof NumberCells);
+    this.#wides = this.#cells.filter((cells) => cells instanceof WideCells);
+    this.#booleans = this.#cells.filter((cells) => cells instanceof BooleanCells);
+    this.#texts = this.#cells.filter((cells) => cells instanceof TextCells);
+    const classed = new Set<unknown>([...this.#numbers, ...this.#wides, ...this.#booleans, ...this.#texts]);
+    this.#others = this.#cells.filter((cells) => !classed.has(cells));
     this.#writer = new ParquetWriter({
       writer: this.#bytes,
       schema: schemaOf(columns),
@@ -71,10 +88,12 @@ export class TableFile<Row> {
   }
 
   add(row: Row): void {
-    const columns = this.#columns;
-    const cells = this.#cells;
     const at = this.#rows;
-    for (let i = 0; i < columns.length; i++) cells[i].set(at, columns[i].value(row));
+    for (const cells of this.#numbers) cells.add(at, row);
+    for (const cells of this.#wides) cells.add(at, row);
+    for (const cells of this.#booleans) cells.add(at, row);
+    for (const cells of this.#texts) cells.add(at, row);
+    for (const cells of this.#others) cells.add(at, row);
     if (++this.#rows === GROUP_ROWS) this.#writeGroup();
   }
 

@@ -49,7 +49,7 @@ type Columns<Row> = readonly (readonly [
   name: string,
   type: ColumnType,
   value: (row: Row) => unknown,
-  settle?: (cell: unknown) => unknown,
+  more?: Pick<Column<Row>, 'settle' | 'origin'>,
 ])[];
 
 const SOUGHT: ReadonlySet<string> = new Set([
@@ -63,13 +63,10 @@ const SOUGHT: ReadonlySet<string> = new Set([
 ]);
 
 const named = <Row>(columns: Columns<Row>): Column<Row>[] =>
-  columns.map(([name, type, value, settle]) => ({
-    name,
-    type,
-    value,
-    ...(settle && { settle }),
-    isSought: SOUGHT.has(name),
-  }));
+  columns.map(([name, type, value, more]) => ({ name, type, value, ...more, isSought: SOUGHT.has(name) }));
+
+/** Of times in nanoseconds, which no number holds exactly since 1970. */
+const since = (clock: TableClock) => ({ origin: () => clock.origin });
 
 /** Where the AETH of a packet stands; −1: it has none, or the capture cut it off. */
 const aethOf = ({ info, bth, end }: RocePacket): number => {
@@ -86,13 +83,13 @@ export function packetTable({ capture, clock, addresses }: Surroundings): Table<
       ['frame', 'INT64', ({ packet }) => packet.frame],
       ['part', 'INT32', ({ packet }) => packet.part],
       ['time', 'TIMESTAMP?', ({ packet }) => clock.micros(packet.time)],
-      ['time_ns', 'INT64?', ({ packet }) => clock.ns(packet.time)],
+      ['time_ns', 'INT64?', ({ packet }) => clock.ns(packet.time), since(clock)],
       // The number is often known only later.
       [
         'connection',
         'INT32?',
         ({ verdict }) => verdict?.flow,
-        (flow) => positive((flow as PacketFlow | undefined)?.connection.id ?? 0),
+        { settle: (flow) => positive((flow as PacketFlow | undefined)?.connection.id ?? 0) },
       ],
       ['source', 'STRING', ({ packet }) => addresses.text(packet.source)],
       ['destination', 'STRING', ({ packet }) => addresses.text(packet.destination)],
@@ -154,8 +151,8 @@ export function messageTable({ capture, clock, addresses }: Surroundings): Table
       ['first_frame', 'INT64', ({ message }) => message.firstFrame],
       ['last_frame', 'INT64', ({ message }) => message.lastFrame],
       ['start', 'TIMESTAMP?', ({ message }) => clock.micros(message.start)],
-      ['start_ns', 'INT64?', ({ message }) => clock.ns(message.start)],
-      ['end_ns', 'INT64?', ({ message }) => clock.ns(message.end)],
+      ['start_ns', 'INT64?', ({ message }) => clock.ns(message.start), since(clock)],
+      ['end_ns', 'INT64?', ({ message }) => clock.ns(message.end), since(clock)],
       ['latency_ns', 'INT64?', ({ message }) => orNull(message.latency)],
       ['ack_round_trip_ns', 'INT64?', ({ message }) => orNull(message.ackRoundTrip)],
       ['outcome', 'STRING', ({ message }) => message.outcome],
@@ -216,8 +213,8 @@ export function connectionTable({ capture, clock }: Surroundings): Table<Connect
       ['first_frame', 'INT64', ({ firstFrame }) => firstFrame],
       ['last_frame', 'INT64', ({ lastFrame }) => lastFrame],
       ['start', 'TIMESTAMP?', ({ start }) => clock.micros(start)],
-      ['start_ns', 'INT64?', ({ start }) => clock.ns(start)],
-      ['end_ns', 'INT64?', ({ end }) => clock.ns(end)],
+      ['start_ns', 'INT64?', ({ start }) => clock.ns(start), since(clock)],
+      ['end_ns', 'INT64?', ({ end }) => clock.ns(end), since(clock)],
       ...counts,
       ...messages,
       ['latency_p50_ns', 'INT64?', ({ completion }) => orNull(rounded(completion?.p50))],
@@ -249,8 +246,8 @@ export function findingTable({ capture, clock }: Surroundings): Table<FindingRow
       ['text', 'STRING', ({ finding }) => finding.text],
       ['hint', 'STRING', ({ finding }) => finding.hint],
       ['start', 'TIMESTAMP?', ({ finding }) => clock.micros(finding.start)],
-      ['start_ns', 'INT64?', ({ finding }) => clock.ns(finding.start)],
-      ['end_ns', 'INT64?', ({ finding }) => clock.ns(finding.end)],
+      ['start_ns', 'INT64?', ({ finding }) => clock.ns(finding.start), since(clock)],
+      ['end_ns', 'INT64?', ({ finding }) => clock.ns(finding.end), since(clock)],
       ['frame_count', 'INT64', ({ finding }) => finding.frameCount],
       ['frames', 'INT64[]', ({ finding }) => finding.frames.map(BigInt)],
     ]),
