@@ -13,7 +13,6 @@ import {
   readFileSync,
   renameSync,
   rmSync,
-  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -27,6 +26,8 @@ import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/co
 import { problemAffectsResolutionKind } from '@arethetypeswrong/core/problems';
 import { publint } from 'publint';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { filesOf, install, installedBytes, startLine, timesOf } from '../../bench/start.mjs';
 import { buildId } from '../../native/build-id.mjs';
 // @ts-expect-error: plain JavaScript
 import { nodeDir } from '../../scripts/node-dir.mjs';
@@ -312,52 +313,23 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', () => {
   });
 
   describe('is small, and starts quickly', () => {
-    /** Bytes of a folder's files. */
-    const bytesOf = (folder: string): number =>
-      readdirSync(folder, { recursive: true, withFileTypes: true })
-        .filter((entry) => entry.isFile())
-        .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
-
     test('node-roce and all that npm installs with it have 12 MB at most', { timeout: ONLINE }, async () => {
       const folder = join(place, 'alone');
       mkdirSync(folder);
-      writeFileSync(join(folder, 'package.json'), '{ "name": "user", "private": true }');
-      await run('npm', ['install', '--no-audit', '--no-fund', TARBALL], { cwd: folder });
-      const bytes = bytesOf(join(folder, 'node_modules'));
+      install(folder, TARBALL);
+      const bytes = installedBytes(folder);
       console.log(`result: node-roce has ${(bytes / 1e6).toFixed(1)} MB installed`);
       expect(bytes).toBeLessThanOrEqual(12e6);
     });
 
     // The time is printed; what it depends on is compared: Node needs some 0.3 ms for each file.
-    test.each(['node-roce', 'node-roce/rdmacm'])('import of %s loads few files', async (entry) => {
-      const hook = `export async function load(url, context, next) {
-        if (url.startsWith('file:')) console.log('file', url);
-        return next(url, context);
-      }`;
-      const counted = `import { register } from 'node:module';
-        register(${JSON.stringify(`data:text/javascript,${encodeURIComponent(hook)}`)});
-        await import('${entry}');`;
-      const { stdout } = await node(['--input-type=module', '-e', counted]);
-      const files = new Set(stdout.split('\n').filter((line) => line.startsWith('file ')));
-      expect(files.size).toBeGreaterThan(3);
-      expect(files.size).toBeLessThanOrEqual(40);
-      // In turns with an empty program, which tells how busy the machine is.
-      const timed = `const before = performance.now(); await import('${entry}'); console.log(performance.now() - before);`;
-      const times: Record<'import' | 'process' | 'empty', number[]> = { import: [], process: [], empty: [] };
-      for (let run = 0; run < 11; run++)
-        for (const [kind, args] of [
-          ['empty', ['-e', '0']],
-          ['process', ['--input-type=module', '-e', timed]],
-        ] as const) {
-          const before = performance.now();
-          const { stdout: printed } = await node(args);
-          times[kind].push(performance.now() - before);
-          if (kind === 'process') times.import.push(Number(printed));
-        }
-      const median = (kind: keyof typeof times) => times[kind].sort((a, b) => a - b)[5].toFixed(0);
-      console.log(
-        `result: import '${entry}' takes ${median('import')} ms, its process ${median('process')}, node -e 0 ${median('empty')} (medians of 11), ${files.size} files`,
-      );
+    test.each(['node-roce', 'node-roce/rdmacm'])('import of %s loads few files', (entry) => {
+      const env = { PATH: tools, HOME: place };
+      const files = filesOf(entry, project, env);
+      expect(files.length).toBeGreaterThan(3);
+      expect(files.length).toBeLessThanOrEqual(40);
+      const one = { files: files.length, milliseconds: timesOf(entry, project, env) };
+      console.log(`result: ${startLine(entry, one)}`);
     });
   });
 
