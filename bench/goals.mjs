@@ -78,6 +78,10 @@ export const BESIDE = [
   byTime('round trip of 64 B, by events', 'C limit'),
 ];
 
+/** Of what the figure is a ratio: of times, less is better. */
+export const ratioOf = ({ name, atMost }) =>
+  atMost !== undefined || name.startsWith('round trip') ? 'times' : 'speeds';
+
 /** The regular expression of the rows of two processes. */
 export function goalRows() {
   const names = new Set([...GOALS, ...BESIDE].flatMap(({ row }) => row ?? []));

@@ -2,10 +2,14 @@
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --cpu [--compare REV] [--only PATTERN] [--quick] [--json FILE|-]
 // npm run bench -- --goals [--compare REV] [--rounds N] [--quick] [--json FILE|-]
+// npm run bench -- --tables [--compare REV] [--rounds N] [--quick] [--json FILE|-]
+// npm run bench -- --start [FOLDER] [--json FILE|-]
+// npm run bench -- --write RESULT.json
 // npm run bench -- --page FILE [RESULT.json ...]
 //
 // With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). With --goals: both kinds of rows
-// that have goals, and whether these are met (goals.mjs). Else it measures node-roce and
+// that have goals, and whether these are met (goals.mjs). With --tables: what the tables of the pages have, and with --write, these tables (tables.mjs). With
+// --start: import and size of the packed package (start.mjs). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md documents the rows.
 import { writeFileSync } from 'node:fs';
@@ -17,12 +21,17 @@ import { goalLines, goalRows, judge } from './goals.mjs';
 import { profile } from './profile.mjs';
 import { lines } from './report.mjs';
 import { rows } from './rows.mjs';
+import { measureStart } from './start.mjs';
 import { ratio, summary } from './statistics.mjs';
+import { tableRows, writeTables } from './tables.mjs';
 
 const USAGE = `usage: npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
        npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --cpu [--compare REV|DIRECTORY] [--only PATTERN] [--quick] [--json FILE|-]
        npm run bench -- --goals [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
+       npm run bench -- --tables [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
+       npm run bench -- --start [FOLDER] [--json FILE|-]
+       npm run bench -- --write RESULT.json
        npm run bench -- --page FILE [RESULT.json ...]`;
 
 function options() {
@@ -34,6 +43,9 @@ function options() {
         compare: { type: 'string' },
         cpu: { type: 'boolean', default: false },
         goals: { type: 'boolean', default: false },
+        tables: { type: 'boolean', default: false },
+        start: { type: 'boolean', default: false },
+        write: { type: 'string' },
         all: { type: 'boolean', default: false },
         only: { type: 'string' },
         rounds: { type: 'string' },
@@ -48,13 +60,14 @@ function options() {
       process.exit(0);
     }
     if (values.compare !== undefined && values.profile) throw new Error('--compare takes no --profile');
-    if (values.page === undefined && positionals.length > 0)
-      throw new Error(`unexpected argument '${positionals[0]}'`);
+    const operands = values.page !== undefined ? Number.POSITIVE_INFINITY : values.start ? 1 : 0;
+    if (positionals.length > operands) throw new Error(`unexpected argument '${positionals[operands]}'`);
     if (values.cpu && (values.profile || values.all || values.rounds))
       throw new Error('--cpu takes no --all, --profile or --rounds');
-    if (values.goals && (values.cpu || values.profile || values.all || values.only !== undefined))
-      throw new Error('--goals takes no --all, --cpu, --only or --profile');
-    const least = values.compare === undefined || values.goals ? 1 : 5;
+    const chooses = values.goals || values.tables;
+    if (chooses && (values.cpu || values.profile || values.all || values.only !== undefined))
+      throw new Error(`--${values.goals ? 'goals' : 'tables'} takes no --all, --cpu, --only or --profile`);
+    const least = values.compare === undefined || chooses ? 1 : 5;
     const rounds = Number(values.rounds ?? (values.quick ? least : 5));
     if (!Number.isInteger(rounds) || rounds < least)
       throw new Error(`--rounds is a count of ${least} or more`);
@@ -132,6 +145,10 @@ if (chosen.page !== undefined) {
   writeFileSync(chosen.page, await renderPage(chosen.files));
   process.exit();
 }
+if (chosen.write !== undefined) {
+  await orNothing(() => writeTables(chosen.write));
+  process.exit();
+}
 const start = conditions();
 say(describe(start));
 async function besideOthers(only = chosen.only) {
@@ -145,26 +162,38 @@ async function besideOthers(only = chosen.only) {
   return report;
 }
 
-async function towardsGoals() {
+async function towardsGoals(only) {
   const { rows: cpu, base } = await measureCpu(chosen, say);
-  const report = await besideOthers(goalRows());
+  const report = await besideOthers(only);
   const goals = judge({ cpu, base, rates: report.rows });
   for (const line of goalLines(goals)) say(line);
   return { ...report, cpu, base, goals };
 }
 
-async function besideCommit() {
+/** The import first: what follows fills the caches. */
+async function forPages() {
+  const imports = measureStart(undefined, say);
+  return { ...(await towardsGoals(tableRows())), start: imports };
+}
+
+/** Ends the program with 2 where nothing can be measured. */
+async function orNothing(measure) {
   try {
-    return { ...start, ...(await (chosen.cpu ? measureCpu : compare)(chosen, say)) };
+    return await measure();
   } catch (error) {
     console.error(error.message);
     process.exit(2);
   }
 }
 
+const besideCommit = async () => ({ ...start, ...(await (chosen.cpu ? measureCpu : compare)(chosen, say)) });
+const ofStart = async () => ({ ...start, start: measureStart(chosen.files[0], say) });
+
 async function measured() {
-  if (chosen.goals) return towardsGoals();
-  return chosen.cpu || chosen.compare !== undefined ? besideCommit() : besideOthers();
+  if (chosen.start) return orNothing(ofStart);
+  if (chosen.tables) return forPages();
+  if (chosen.goals) return towardsGoals(goalRows());
+  return chosen.cpu || chosen.compare !== undefined ? orNothing(besideCommit) : besideOthers();
 }
 
 const report = await measured();
