@@ -29,7 +29,7 @@ const ratio = (value) => value.toFixed(2);
 const line = (cells) => `| ${cells.join(' | ')} |`.replaceAll('|  |', '| |').replaceAll('|  |', '| |');
 const table = (titles, rows) => [line(titles), `|${titles.map(() => '---').join('|')}|`, ...rows.map(line)];
 
-export const day = (date) =>
+const day = (date) =>
   new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' }).format(new Date(date));
 
 const scaled = (figure, divisor) => ({

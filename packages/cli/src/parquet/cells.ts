@@ -85,6 +85,7 @@ export class WideCells<Row> extends TypedCells<Row, Float64Array> {
   }
 }
 
+/** None is null. */
 export class BooleanCells<Row> extends TypedCells<Row, Uint8Array> {
   override add(at: number, row: Row): void {
     this.values[at] = Number(this.value(row));
