@@ -14,7 +14,7 @@ import {
   writeBth,
   writeIcrc,
 } from '@node-roce/wire';
-import type { Analysis, Message, RetransmitCause } from '../src/flow/analysis.ts';
+import type { Analysis, Grade, Message, RetransmitCause } from '../src/flow/analysis.ts';
 import { FlowAnalyzer } from '../src/flow/analyzer.ts';
 import { PacketReader } from '../src/read/reader.ts';
 import { rawRecord } from './records.ts';
@@ -52,6 +52,7 @@ export interface PacketOptions {
 /** The verdict on a packet as it came. */
 export interface PacketVerdict {
   retransmission: RetransmitCause | undefined;
+  grade: Grade | undefined;
   repeatedFrame: boolean;
 }
 
@@ -61,8 +62,8 @@ export class CaptureBuilder {
   readonly verdicts: PacketVerdict[] = [];
   #analyzer = new FlowAnalyzer({
     onMessage: (message) => this.messages.push(message),
-    onPacket: (_packet, { retransmission, repeatedFrame }) =>
-      this.verdicts.push({ retransmission, repeatedFrame }),
+    onPacket: (_packet, { retransmission, grade, repeatedFrame }) =>
+      this.verdicts.push({ retransmission, grade, repeatedFrame }),
   });
   #reader = new PacketReader({
     onPacket: (packet) => this.#analyzer.add(packet),

@@ -39,7 +39,9 @@ export function judge(
     const again = cause !== undefined && !isCopy && isBehind;
     if (told !== undefined) counts.set(direction, (counts.get(direction) ?? 0) + 1);
     const line = `frame ${i + 1} (${frame.event}, ${direction}, PSN ${psn})`;
-    if (again !== (told !== undefined)) {
+    // A sender's first packets count as sent though they are damaged, until one with a right ICRC comes: that shows why it is sent again.
+    const isOfDamaged = !again && frame.isShownDamaged && told === cause;
+    if (again !== (told !== undefined) && !isOfDamaged) {
       if (!canTell(run, frame)) mistaken++;
       else faults.push(`${line}: ${again ? `retransmitted (${cause})` : 'new'}, reported: ${told ?? 'new'}`);
       continue;

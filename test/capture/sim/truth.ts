@@ -22,6 +22,8 @@ export interface TrueFrame {
   isBehind: boolean;
   /** The tap has shown a packet with the same PSN so little before that it might be a copy of that. */
   isSoon: boolean;
+  /** The tap has shown its PSN in a damaged packet, which its sender sent before it. */
+  isShownDamaged: boolean;
   /** Its sender had sent it before, and retransmitted it for this cause. */
   cause: RetransmitCause | undefined;
 }
@@ -50,9 +52,14 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
   const sent = new Map<string, { serial: number; end: number }[]>();
   /** By direction and PSN: when it was shown last. */
   const shownAt = new Map<string, number>();
+  /** Direction and PSN of damaged packets, as they stand there. */
+  const damaged = new Set<string>();
   return packets.map(({ event, time, bytes, source, destination, corrupt, serial, retransmission }) => {
-    const decoded = corrupt ? undefined : decodePacket(bytes);
-    if (decoded === undefined || !decoded.ok) {
+    const decoded = decodePacket(bytes);
+    const keyOf = (destQpn: number, psn: number) =>
+      `${directionOf(addressOf(source), addressOf(destination), destQpn)} ${psn}`;
+    if (corrupt && decoded.ok) damaged.add(keyOf(decoded.packet.destQpn, decoded.packet.psn));
+    if (corrupt || !decoded.ok) {
       return {
         event,
         direction: '',
@@ -63,6 +70,7 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
         isCopy: false,
         isBehind: false,
         isSoon: false,
+        isShownDamaged: false,
         cause: undefined,
       };
     }
@@ -73,7 +81,7 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
     serials.add(serial!);
     const { isRequest, isReadRequest } = info;
     const psns = isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1;
-    const key = `${direction} ${psn}`;
+    const key = keyOf(destQpn, psn);
     const isSoon = isRequest && time - (shownAt.get(key) ?? Number.NEGATIVE_INFINITY) < COPY_US;
     if (isRequest) shownAt.set(key, time);
     let isBehind = false;
@@ -93,6 +101,7 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
       isCopy,
       isBehind,
       isSoon,
+      isShownDamaged: damaged.has(key),
       cause: retransmission,
     };
   });

@@ -81,6 +81,11 @@ export class GoBacks {
     return psn > this.#ambiguousPsn && time - this.#ambiguousTime < MIN_PROBE;
   }
 
+  /** Such a packet came since this time, with the same PSN: one of the two is late, and the other was asked for. */
+  isOtherCopy(psn: number, asked: number): boolean {
+    return psn === this.#ambiguousPsn && this.#ambiguousTime >= asked;
+  }
+
   /** When a packet was sent that comes late: before the go-back-N that it has missed. */
   sentBefore(time: number): number {
     return this.event === undefined ? time : Math.min(time, this.event.time - 1);

@@ -257,6 +257,7 @@ export class RetransmitClassifier {
     if (isNak && psn < unacked) return 'unknown';
     // It follows packets that may have begun the go-back-N.
     if (this.#goBacks.isBehindAmbiguous(psn, time)) return 'unknown';
+    if (isNak && this.#goBacks.isOtherCopy(psn, this.evidence.nakTime)) return 'unknown';
     // Part of an earlier go-back-N perhaps, in another order.
     if (isNak && psn > this.evidence.nakPsn && this.evidence.reordered) return 'unknown';
     // Of an earlier go-back-N perhaps, which was not seen to send it.

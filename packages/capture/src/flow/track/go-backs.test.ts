@@ -1,0 +1,26 @@
+/** Late packets of one go-back-N beside those of the next one, where no Identification tells them apart. */
+import { expect, test } from 'vitest';
+import { CaptureBuilder } from '../../../testing/capture-builder.ts';
+import { ack, send } from '../../../testing/messages.ts';
+
+const SEQUENCE_NAK = 0x60;
+/** RNR NAK of 640 µs. */
+const NOT_READY = 0x2c;
+
+test('of two copies behind a NAK one may be late: neither is for certain the one that the NAK asked for', () => {
+  const capture = new CaptureBuilder();
+  const options = { id: 0, migReq: true };
+  send(capture, 0, 100, options);
+  ack(capture, 10, 100, { id: 0 });
+  for (const psn of [101, 102, 103]) send(capture, 1000, psn, options);
+  ack(capture, 1010, 101, { id: 0, syndrome: NOT_READY });
+  // The requester goes back after the wait. 102 is held up on the way.
+  for (const psn of [101, 103]) send(capture, 1660, psn, options);
+  ack(capture, 1670, 102, { id: 0, syndrome: SEQUENCE_NAK });
+  for (const time of [1680, 1685]) send(capture, time, 102, options);
+  ack(capture, 1690, 103, { id: 0 });
+  capture.finish();
+  const [asked, late] = capture.verdicts.slice(-3);
+  expect([asked.retransmission, late.retransmission]).not.toContain(undefined);
+  expect([asked.grade, late.grade]).not.toContain('certain');
+});
