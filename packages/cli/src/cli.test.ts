@@ -558,7 +558,7 @@ describe('flows and messages', () => {
   test('nothing stands there twice: the verdict again in the line of a connection, and the note that it explains', async () => {
     const verdicts = join(import.meta.dirname, '../../../test/fixtures/verdicts');
     const two = (await roce(['flows', join(verdicts, 'gid-v1-v2.pcap')])).out;
-    expect(two).toMatch(/\n#1 {7}as above\n#2 {7}Both ends use different GID types: /);
+    expect(two).toMatch(/\n#1 {7}the verdict at the top\n#2 {7}Both ends use different GID types: /);
     expect(two).not.toContain('Mirror both directions');
     expect(two).toMatch(/\nIn the verdicts above: .*One direction only\./);
     const one = (await roce(['flows', join(verdicts, 'connectx-ack-cnp.pcap')])).out;
@@ -567,6 +567,8 @@ describe('flows and messages', () => {
 
   test('nothing wrong, and nothing at all', async () => {
     expect((await roce(['flows', opAll])).out).toMatch(/\nNo findings\.\n$/);
+    const short = join(import.meta.dirname, '../../../test/capture/real/captures/k612-clean-send-b.pcap.gz');
+    expect((await roce(['flows', short])).out).toMatch(/\nToo short to stand out: Stalls\. --json has them /);
     const nothing = join(captures, 'cm_mckey_ipv6.pcap');
     const text = 'No RoCE packet was decoded in 2 frames (link type ETHERNET): 2 × IGMP';
     const { code, out, err } = await roce(['flows', nothing]);

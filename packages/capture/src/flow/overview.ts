@@ -109,7 +109,7 @@ function causeText(cause: RetransmitCause, { causes, sequenceNaks, rnrNaks }: Ov
   const text = counted(causes[cause], ...CAUSE_NAMES[cause]);
   if (cause === 'sequence-nak' && sequenceNaks > causes[cause])
     return `${text} (${formatCount(sequenceNaks)} came)`;
-  if (cause === 'rnr' && rnrNaks > causes[cause]) return `${text} (${formatCount(rnrNaks)} NAKs came)`;
+  if (cause === 'rnr' && rnrNaks > causes[cause]) return `${text} (${formatCount(rnrNaks)} RNR NAKs came)`;
   return text;
 }
 

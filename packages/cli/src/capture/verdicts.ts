@@ -59,7 +59,9 @@ function printLine(connection: Connection, above: Verdict, terminal: Terminal): 
   const end = ended === undefined ? '' : `; ${endText(connection, ended)}`;
   terminal.paragraph(
     `#${id}`.padEnd(9),
-    isAbove ? `as above${end}` : `${colored(verdict, terminal)} (${CERTAINTY[verdict.certainty]})${end}`,
+    isAbove
+      ? `the verdict at the top${end}`
+      : `${colored(verdict, terminal)} (${CERTAINTY[verdict.certainty]})${end}`,
   );
 }
 
@@ -81,12 +83,28 @@ function endText({ a, b }: Connection, { by, how, frame }: ConnectionEnd): strin
 }
 
 /** Findings that the verdicts cover, in one line by their titles. */
-export function explainedText(findings: readonly Finding[]): string | undefined {
+export function explainedText({ findings, connections }: Analysis): string | undefined {
+  const healthy = new Set(
+    connections.filter(({ verdict }) => verdict.kind === 'healthy').map(({ id }) => id),
+  );
+  const explained = findings
+    .filter(({ isExplained }) => isExplained === true)
+    .flatMap((finding) => finding.members ?? [finding]);
+  if (explained.length === 0) return undefined;
+  const isMinor = ({ kind, connection }: Finding) =>
+    kind === 'stalls' && connection !== undefined && healthy.has(connection);
+  const lists = [
+    ['In the verdicts above', titlesOf(explained.filter((finding) => !isMinor(finding)))],
+    ['Too short to stand out', titlesOf(explained.filter(isMinor))],
+  ];
+  const lines = lists.filter(([, titles]) => titles !== '').map(([what, titles]) => `${what}: ${titles}.`);
+  return `${lines.join(' ')} --json has them with all their frames.`;
+}
+
+/** `Remote access error, Stalls (2)`. */
+function titlesOf(findings: readonly Finding[]): string {
   const titles = new Map<string, number>();
-  for (const { kind, isExplained, members } of findings)
-    if (isExplained === true)
-      titles.set(FINDING_TITLES[kind], (titles.get(FINDING_TITLES[kind]) ?? 0) + (members?.length ?? 1));
-  if (titles.size === 0) return undefined;
-  const parts = [...titles].map(([title, count]) => (count > 1 ? `${title} (${count})` : title));
-  return `In the verdicts above: ${parts.join(', ')}. --json has them with all their frames.`;
+  for (const { kind } of findings)
+    titles.set(FINDING_TITLES[kind], (titles.get(FINDING_TITLES[kind]) ?? 0) + 1);
+  return [...titles].map(([title, count]) => (count > 1 ? `${title} (${count})` : title)).join(', ');
 }

@@ -106,7 +106,7 @@ function print(analysis: Analysis, form: TimeForm, terminal: Terminal): void {
   terminal.line();
   if (findings.length === 0) terminal.line('No findings.');
   for (const finding of findings) if (finding.isExplained !== true) printFinding(finding, timeOf, terminal);
-  const explained = explainedText(findings);
+  const explained = explainedText(analysis);
   if (explained !== undefined) terminal.paragraph('', dim(explained));
 }
 

@@ -20,6 +20,7 @@ const SEVERAL = 2;
 const MAX_FRAMES = 100;
 
 function find(subject: Subject): FindingOf<'cnp'>[] {
+  const { requester } = subject;
   const { record, peer } = subject.direction;
   const cnps = peer?.record.events.get('cnp');
   if (cnps === undefined || record.events.get('ecn-marked') !== undefined) return [];
@@ -29,7 +30,7 @@ function find(subject: Subject): FindingOf<'cnp'>[] {
       cnps,
       'cnp',
       'note',
-      `${counted(cnps.count, 'CNP')} sent to this end, the first ${moment(cnps.start)}, but no CE-marked packet was captured`,
+      `${counted(cnps.count, 'CNP')} sent to ${requester}, the first ${moment(cnps.start)}, but no CE-marked packet was captured`,
       'Marks are set behind the place of capture; some adapters also send a CNP with a NAK.',
     ),
   ];

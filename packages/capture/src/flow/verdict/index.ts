@@ -261,7 +261,9 @@ function doubt(connection: Connection, findings: readonly Finding[], capture: Ca
   const [longest] = connection.stalls;
   if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
     connection.verdict.certainty = 'likely';
-    connection.verdict.text = quietText(connection, capture, longest.duration);
+    // Messages wait beside each other: none of the silences need be as long as the slowest message took.
+    const wait = Math.max(longest.duration, connection.completion?.max ?? 0);
+    connection.verdict.text = quietText(connection, capture, wait);
     return true;
   }
   const { kind, severity, frames, frameCount, from } = finding;

@@ -380,3 +380,16 @@ test('a short wait of one connection, and answers that the capture cut in anothe
     'Nothing stands out: 9 messages, the longest wait was 3 ms; cut headers hide NAKs.',
   );
 });
+
+test('the longest wait is that of a message, though no silence was so long', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  // A message is sent while the one before it waits.
+  for (const [at, psn] of [
+    [100, 104],
+    [102, 105],
+  ])
+    send(capture, at * MS, psn);
+  for (const psn of [104, 105]) ack(capture, 104 * MS, psn);
+  const { verdict } = talk(capture, 300 * MS, 106).finish();
+  expect(verdict.text).toBe('Nothing stands out: 10 messages, the longest wait was 4 ms.');
+});
