@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 /**
- * `roce flows` compared with tshark on a capture of path MTU 1024, and with itself on a quarter of it:
+ * `roce flows` compared with tshark on a capture of path MTU 1024, with itself on a quarter of it, and with `roce export --parquet`:
  *
  *     node bench/capture/speed.mjs [--bytes 1073741824] [--rounds 5] [--json FILE] [--limits]
  *
  * In each round every contender reads the file once, in turn, from the page cache; its output goes nowhere. Wall and
  * processor time and peak memory (VmHWM) are those of its process. Figures are medians, ratios are taken round by round.
- * With --limits it ends with 1 unless tshark takes 10 times as long, and `roce flows` at most 300 MiB.
+ * With --limits it ends with 1 unless tshark takes 10 times as long, the export at most twice as long, and `roce flows` at most 300 MiB.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,6 +28,7 @@ const FIELDS = [
 const FLOWS = 'roce flows';
 const SKIP = 'roce flows --icrc skip';
 const QUARTER = 'roce flows, a quarter of the file';
+const EXPORT = 'roce export --parquet';
 const TSHARK = 'tshark -n -T fields';
 
 /** Jiffies a second, as /proc/PID/stat counts. */
@@ -37,6 +38,7 @@ const LOOK = 10;
 /** Of --limits. */
 const LEAST_RATIO = 10;
 const MOST_MEMORY = 300;
+const MOST_EXPORT = 2;
 
 /** Seconds of wall and processor, and MiB at most. */
 function measure(command, args) {
@@ -73,11 +75,12 @@ function look(pid) {
   }
 }
 
-function contenders(file, quarter) {
+function contenders(file, quarter, tables) {
   const all = {
     [FLOWS]: [process.execPath, [ROCE, 'flows', file]],
     [SKIP]: [process.execPath, [ROCE, 'flows', '--icrc', 'skip', file]],
     [QUARTER]: [process.execPath, [ROCE, 'flows', quarter]],
+    [EXPORT]: [process.execPath, [ROCE, 'export', file, '--parquet', tables]],
   };
   const { status, stdout } = spawnSync('tshark', ['--version'], { encoding: 'utf8' });
   if (status !== 0) return { all, tshark: undefined };
@@ -100,14 +103,15 @@ if (!(bytes >= 1e6 && rounds >= 1)) throw new Error('--bytes is a million or mor
 
 const scratch = mkdtempSync(join(tmpdir(), 'roce-speed-'));
 try {
-  const [file, quarter] = [join(scratch, 'whole.pcap'), join(scratch, 'quarter.pcap')];
+  const [file, quarter, tables] = ['whole.pcap', 'quarter.pcap', 'tables'].map((name) => join(scratch, name));
   const made = generateCapture(file, { bytes });
   generateCapture(quarter, { bytes: bytes / 4 });
-  const { all, tshark } = contenders(file, quarter);
+  const { all, tshark } = contenders(file, quarter, tables);
   const samples = Object.fromEntries(Object.keys(all).map((name) => [name, []]));
   const load = loadavg()[0];
   for (let round = 0; round < rounds; round++) {
     for (const [name, command] of Object.entries(all)) samples[name].push(await measure(...command));
+    rmSync(tables, { recursive: true });
   }
   const of = (name, what) => samples[name].map((sample) => sample[what]);
   const results = Object.fromEntries(
@@ -125,7 +129,20 @@ try {
     ]),
   );
   const machine = `${cpus()[0].model}, ${availableParallelism()} processors, Linux ${release()}, Node ${process.version}`;
-  const report = { machine, load, tshark, bytes: made.bytes, packets: made.packets, rounds, results };
+  const [exportTakes, exportTakesCpu] = ['seconds', 'cpu'].map((what) =>
+    ratio(of(EXPORT, what), of(FLOWS, what)),
+  );
+  const exported = { takes: exportTakes, takesCpu: exportTakesCpu };
+  const report = {
+    machine,
+    load,
+    tshark,
+    bytes: made.bytes,
+    packets: made.packets,
+    rounds,
+    results,
+    exported,
+  };
   console.log(`${machine}; load ${load.toFixed(1)} at the start; ${tshark ?? 'no tshark'}`);
   console.log(`${made.packets} packets, ${made.bytes} bytes; medians of ${rounds} rounds\n`);
   for (const [name, { seconds, cpu, memory, tsharkTakes, tsharkTakesCpu }] of Object.entries(results)) {
@@ -137,13 +154,18 @@ try {
       `${name.padEnd(34)} ${seconds.median.toFixed(2).padStart(6)} s  ${cpu.median.toFixed(2).padStart(6)} s CPU  ${memory.median.toFixed(0).padStart(4)} MiB${compared}`,
     );
   }
+  const { median, min, max } = exportTakes;
+  console.log(
+    `\nthe export takes ${median.toFixed(2)} × as long as ${FLOWS} (${min.toFixed(2)} … ${max.toFixed(2)}), ${exportTakesCpu.median.toFixed(2)} × the processor time`,
+  );
   if (values.limits) {
     if (tshark === undefined) throw new Error('--limits: no tshark to compare with');
     const { tsharkTakes, memory } = results[FLOWS];
     console.log(
       `result: tshark takes ${tsharkTakes.median.toFixed(1)} × as long, ${memory.max.toFixed(0)} MiB`,
     );
-    if (tsharkTakes.median < LEAST_RATIO || memory.max > MOST_MEMORY) process.exitCode = 1;
+    const isSlow = tsharkTakes.median < LEAST_RATIO || exportTakes.median > MOST_EXPORT;
+    if (isSlow || memory.max > MOST_MEMORY) process.exitCode = 1;
   }
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);
 } finally {
