@@ -22,7 +22,7 @@ export async function routeMtu(address: string): Promise<number | undefined> {
   try {
     const [to, zone] = address.split('%');
     const where = zone === undefined ? [to] : [to, 'dev', zone];
-    const { stdout } = await promisify(execFile)('ip', ['-j', 'route', 'get', ...where], { timeout: 2000 });
+    const { stdout } = await promisify(execFile)('ip', ['-j', 'route', 'get', ...where]);
     const [route] = JSON.parse(stdout) as { metrics?: { mtu?: number }[]; mtu?: number }[];
     return route?.metrics?.find((metric) => metric.mtu !== undefined)?.mtu ?? route?.mtu;
   } catch {
