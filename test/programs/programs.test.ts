@@ -556,6 +556,23 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     expect([status, stdout, stderr]).toEqual([0, 'it ran\n', '']);
   });
 
+  test('starts a device where the one that is there ends at this moment', async () => {
+    const environment = { ...process.env, XDG_RUNTIME_DIR: folder };
+    const path = socketPath('127.0.0.76', environment);
+    mkdirSync(dirname(path), { mode: 0o700, recursive: true });
+    // As a device whose idle time is over: it takes a connection, and ends.
+    const ending = createServer((socket) => {
+      socket.destroy();
+      ending.close();
+    }).listen(path);
+    await once(ending, 'listening');
+    const args = [roce, 'run', '-a', '127.0.0.76', 'ibv_devinfo'];
+    const child = spawn(process.execPath, args, { env: environment });
+    const [out, err] = await Promise.all([child.stdout.toArray(), child.stderr.toArray()]);
+    expect(err.join('')).toBe('');
+    expect(out.join('')).toMatch(/hca_id:\s+roce0/);
+  });
+
   const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0;
 
   test.skipIf(!canUnshare)(

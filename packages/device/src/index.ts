@@ -9,4 +9,4 @@ export {
 } from './launch.ts';
 export { type DeviceOptions, DeviceServer } from './server.ts';
 export { isListening, networkNamespace, prepareFolder, socketPath } from './sockets.ts';
-export { type DeviceStatus, deviceStatus, runningDevices } from './status.ts';
+export { type DeviceStatus, deviceStatus, type HeldDevice, holdDevice, runningDevices } from './status.ts';

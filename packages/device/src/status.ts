@@ -1,6 +1,6 @@
 /** The status of devices that run, asked over their sockets. */
 import { existsSync, readdirSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Device } from '@node-roce/verbs-api';
 import { CALLS, HEADER_BYTES, MAX_PAYLOAD } from './messages.ts';
@@ -19,17 +19,44 @@ export interface DeviceStatus {
   counters: Awaited<ReturnType<Device['counters']>>;
 }
 
-/** How long a device may take to answer, in milliseconds. */
+/** How long a device whose status is asked for may take to answer, in milliseconds. */
 const ANSWER_MS = 5_000;
+
+/** A connection to a device that has answered on it: `roce device --idle` stays for as long as it is open. */
+export interface HeldDevice {
+  socket: Socket;
+  status: DeviceStatus;
+}
+
+/**
+ * Connects to the device at this socket; undefined where none answers. A device that ends at this moment may take the connection, and does not answer.
+ *
+ * @param patience ms that it may take to answer
+ */
+export async function holdDevice(path: string, patience: number): Promise<HeldDevice | undefined> {
+  const socket = connect(path);
+  const status = await statusOver(socket, patience);
+  if (status === undefined) {
+    socket.destroy();
+    return undefined;
+  }
+  socket.setTimeout(0);
+  return { socket: socket.on('error', () => {}), status };
+}
 
 /** Asks the device at this socket; undefined where none answers. */
 export async function deviceStatus(path: string): Promise<DeviceStatus | undefined> {
-  const socket = connect(path);
-  socket.setTimeout(ANSWER_MS, () => socket.destroy(new Error('no answer')));
+  const held = await holdDevice(path, ANSWER_MS);
+  held?.socket.destroy();
+  return held?.status;
+}
+
+async function statusOver(socket: Socket, patience: number): Promise<DeviceStatus | undefined> {
+  socket.setTimeout(patience, () => socket.destroy(new Error('no answer')));
   socket.write(message(CALLS.STATUS.number));
   let reply = Buffer.alloc(0);
   try {
-    for await (const data of socket) {
+    for await (const data of socket.iterator({ destroyOnReturn: false })) {
       reply = Buffer.concat([reply, data]);
       if (reply.length < HEADER_BYTES) continue;
       const length = reply.readUInt32LE(0);
@@ -40,8 +67,6 @@ export async function deviceStatus(path: string): Promise<DeviceStatus | undefin
     return undefined;
   } catch {
     return undefined;
-  } finally {
-    socket.destroy();
   }
 }
 

@@ -2,15 +2,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import {
+  type DeviceStatus,
   defaultInterface,
-  deviceStatus,
+  type HeldDevice,
   hasGainedCapabilities,
+  holdDevice,
   isListening,
   libraryPath,
   type MemoryWay,
@@ -44,7 +45,7 @@ function fault(code: string, message: string): Error {
 }
 
 /** Starts a device in the background, and waits until it answers. */
-async function startDevice(address: string | undefined, path: string, probes: boolean): Promise<void> {
+async function startDevice(address: string | undefined, path: string, probes: boolean): Promise<HeldDevice> {
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
   const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
@@ -59,7 +60,9 @@ async function startDevice(address: string | undefined, path: string, probes: bo
   device.once('error', ({ message }) => (end = message));
   device.once('exit', (code, signal) => (end = signal ? `it was ended by ${signal}` : `exit code ${code}`));
   const until = performance.now() + START_MS;
-  while (!(await isListening(path))) {
+  for (;;) {
+    const held = await holdDevice(path, START_MS);
+    if (held !== undefined) return held;
     if (performance.now() > until) {
       device.kill();
       end = `it did not answer within ${START_MS / 1000} s`;
@@ -81,25 +84,13 @@ async function answersSoon(path: string): Promise<boolean> {
   return isListening(path);
 }
 
-/** A connection that keeps the device while the program starts. */
-async function hold(path: string): Promise<Socket> {
-  const socket = connect(path);
-  try {
-    await once(socket, 'connect');
-  } catch {
-    throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there any more; try again`);
-  }
-  return socket.on('error', () => {});
-}
-
 /** A device of another network namespace has other interfaces, whatever its address is. */
-async function checkNetwork(path: string): Promise<void> {
-  const status = await deviceStatus(path);
+function checkNetwork(path: string, { network }: DeviceStatus): void {
   const own = `${networkNamespace()}`;
-  if (status === undefined || status.network === own || status.network === '0' || own === '0') return;
+  if (network === own || network === '0' || own === '0') return;
   throw fault(
     'ERR_ROCE_NO_DEVICE',
-    `${path}: the device is in another network namespace (net:[${status.network}]; here it is net:[${own}]): start one here, without --socket`,
+    `${path}: the device is in another network namespace (net:[${network}]; here it is net:[${own}]): start one here, without --socket`,
   );
 }
 
@@ -115,16 +106,17 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   const path = given.socket ?? socketPath(address ?? defaultInterface());
   // First: what answers in a folder that another user prepared is that user's.
   if (given.socket === undefined) prepareFolder(dirname(path));
-  if (!(await isListening(path))) {
+  // It keeps the device while the program starts.
+  let held = await holdDevice(path, START_MS);
+  if (held === undefined) {
     if (given.socket !== undefined)
       throw fault(
         'ERR_ROCE_NO_DEVICE',
         `${path}: no device answers there; start one with roce device --socket ${path}`,
       );
-    await startDevice(address, path, given.probes);
+    held = await startDevice(address, path, given.probes);
   }
-  if (given.socket !== undefined) await checkNetwork(path);
-  const held = await hold(path);
+  if (given.socket !== undefined) checkNetwork(path, held.status);
   const child = spawn(program, rest, {
     stdio: 'inherit',
     env: programEnvironment(library, path, terminal.env, given.memory),
@@ -146,7 +138,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
     return code ?? 128 + (signal === null ? 0 : constants.signals[signal]);
   } finally {
-    held.destroy();
+    held.socket.destroy();
     for (const [signal, pass] of handlers) process.removeListener(signal, pass);
   }
 }
