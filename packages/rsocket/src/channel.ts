@@ -25,11 +25,6 @@ import {
 
 /** Bytes of one read. */
 const READ_BYTES = 65_536;
-/**
- * The side that did not end last waits so long for the disconnect, ms: several ACK timeouts of a peer whose last acknowledgement was lost. No longer, as
- * a peer whose program does not read may disconnect much later.
- */
-const LINGER = 500;
 /** As librdmacm connects: no READs, retries for ever where receives are missing; one retry less, so that a dead peer is found within 10 s. */
 const PARAMETERS = { responderResources: 0, initiatorDepth: 0, retryCount: 6, rnrRetryCount: 7 } as const;
 
@@ -59,9 +54,13 @@ export class RsocketChannel implements RsocketCalls {
   #isPeerGone = false;
   /** Requests were discarded, because the connection has ended. */
   #isDiscarded = false;
-  /** The message that ends this side's stream, and whether the peer's adapter has acknowledged it. */
+  /** The message that ends this side's stream, and whether the peer has it: its adapter has acknowledged it, or the peer has sent DISCONNECT. */
   #lastControl: Promise<void> | undefined;
   #isEndTaken = false;
+  readonly #confirmed: Promise<void>;
+  #confirm!: () => void;
+  /** DISCONNECT was sent. */
+  #hasConfirmed = false;
   #ending: Promise<void> | undefined;
   #failure: unknown;
   #isClosed = false;
@@ -87,6 +86,9 @@ export class RsocketChannel implements RsocketCalls {
       onFailure: (error) => this.#fail(error),
     });
     this.#direct = new Direct(this.#mappings, this.#sending, () => this.#checkOpen());
+    this.#confirmed = new Promise((resolve) => {
+      this.#confirm = resolve;
+    });
     for (let i = 0; i < sizes.queue + MAX_CONTROLS; i++) this.#receive();
     void id.disconnected.then(async () => {
       await Promise.all([...this.#receiving, this.#lastControl?.catch(() => {})]);
@@ -202,7 +204,13 @@ export class RsocketChannel implements RsocketCalls {
         break;
       case Op.CTRL:
         if (data === Ctrl.SHUTDOWN || data === Ctrl.DISCONNECT) this.#isReadEnded = true;
-        if (data === Ctrl.DISCONNECT) this.#isPeerGone = true;
+        if (data === Ctrl.DISCONNECT) {
+          this.#isPeerGone = true;
+          if (this.#peer?.announcesEnds && this.#lastControl) {
+            this.#isEndTaken = true;
+            this.#confirm();
+          }
+        }
         break;
       case Op.IOMAP:
         this.#inbound.passed(); // The entry is in memory: `iowrite` finds it there.
@@ -289,24 +297,46 @@ export class RsocketChannel implements RsocketCalls {
 
   async #sendEnd(): Promise<void> {
     // All bytes have been posted: the queue keeps the order.
-    const how = this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN;
-    this.#lastControl = this.#sending.control(Op.CTRL, how).then(() => {
-      this.#isEndTaken = true;
-    });
+    this.#hasConfirmed = this.#isReadEnded;
+    this.#lastControl = this.#sending
+      .control(Op.CTRL, this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN)
+      .then(() => {
+        this.#isEndTaken = true;
+      });
     try {
-      await this.#lastControl;
+      await Promise.race([this.#lastControl, this.#confirmed]);
     } catch (error) {
       if (!this.#hasLeft) throw this.#isDiscarded ? this.#leftError() : error;
       await this.#taken();
     }
   }
 
-  /** Resolves when the adapter of a peer that has left has all bytes. Rejects if the connection ends before. */
+  /** Resolves when a peer that has left has all bytes. Rejects if the connection ends before. */
   async #taken(): Promise<void> {
-    while (this.#sending.isUnderWay) {
+    while (this.#sending.isUnderWay && !this.#isEndTaken) {
       if (this.#isDiscarded || this.#isClosed)
         throw this.#closedError('ended before it had acknowledged all bytes');
       await this.#sending.event();
+    }
+  }
+
+  /**
+   * Ends our direction, and lets a node-roce peer know that its end has come, by DISCONNECT: our acknowledgement may have been lost, and is not sent
+   * again once the queue pair is closed.
+   */
+  async #farewell(): Promise<void> {
+    await this.end();
+    const { id } = this.#parts;
+    while (
+      this.#peer?.announcesEnds &&
+      !this.#hasConfirmed &&
+      !this.#isDiscarded &&
+      id.state === 'CONNECTED'
+    ) {
+      if (this.#sending.mayControl) {
+        this.#hasConfirmed = true;
+        await Promise.race([id.disconnected, this.#sending.control(Op.CTRL, Ctrl.DISCONNECT)]);
+      } else await this.#sending.event();
     }
   }
 
@@ -328,21 +358,23 @@ export class RsocketChannel implements RsocketCalls {
 
   async close(isComplete: boolean): Promise<void> {
     const { id } = this.#parts;
-    const ignore = () => {};
-    const { closeTimeout } = this.#sizes;
-    const timers: NodeJS.Timeout[] = [];
-    const after = (ms: number) => new Promise<void>((resolve) => timers.push(setTimeout(resolve, ms)));
-    const patience = after(closeTimeout);
     // A failed connection ends at once: its socket reports the failure behind this, and a dead peer does not answer.
     if (id.state === 'CONNECTED' && this.#failure === undefined) {
-      if (isComplete) await Promise.race([this.end().catch(ignore), patience]);
-      // The peer, which has ended last, disconnects when its message is acknowledged. The acknowledgement may be lost, and is sent again.
-      if (isComplete && this.#isPeerGone)
-        await Promise.race([id.disconnected, after(Math.min(LINGER, closeTimeout))]);
-      if (id.state === 'CONNECTED') await Promise.race([id.disconnect().catch(ignore), patience]);
+      let timer: NodeJS.Timeout | undefined;
+      const patience = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, this.#sizes.closeTimeout);
+      });
+      await Promise.race([this.#leave(isComplete), patience]);
+      clearTimeout(timer);
     }
-    for (const timer of timers) clearTimeout(timer);
     await this.discard();
+  }
+
+  async #leave(isComplete: boolean): Promise<void> {
+    const ignore = () => {};
+    if (isComplete) await this.#farewell().catch(ignore);
+    const { id } = this.#parts;
+    if (id.state === 'CONNECTED') await id.disconnect().catch(ignore);
   }
 
   /** Ends it without a wait for the peer, which hears of it all the same. */
@@ -360,7 +392,9 @@ export class RsocketChannel implements RsocketCalls {
   #fail(error: unknown): void {
     if (this.#failure !== undefined || this.#isClosed) return;
     // Discarded, because the peer has left: what it has announced before counts. After a request that failed, the failure has come first.
-    if ((error as RoceError).attribute === 'WR_FLUSH_ERR') {
+    // Where both directions are complete, a failure loses nothing.
+    const isComplete = this.#isReadEnded && this.#isEndTaken;
+    if (isComplete || (error as RoceError).attribute === 'WR_FLUSH_ERR') {
       this.#isPeerGone = true;
       this.#isDiscarded = true;
     } else this.#failure = error;

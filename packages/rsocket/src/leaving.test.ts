@@ -1,9 +1,10 @@
 /** Peers that leave before they have acknowledged all bytes. */
 import { once } from 'node:events';
+import { buffer } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { openEnds } from '../../rdmacm/testing/ends.ts';
-import { turns } from '../../verbs-api/testing/clock.ts';
-import { programOf } from '../testing/program.ts';
+import { clockOfTurns, turns } from '../../verbs-api/testing/clock.ts';
+import { dropAcks, pairOf, programOf, SMALL } from '../testing/program.ts';
 import { connect, createServer } from './index.ts';
 
 /** The immediate of a message without bytes. */
@@ -72,4 +73,65 @@ test('a peer that ended last and does not read: the socket closes soon', async (
   client.resume().end(new Uint8Array(120_000));
   await once(client, 'close');
   await server.close();
+});
+
+test('a peer in C that ended last and does not disconnect: the socket closes soon', async () => {
+  await using ends = await openEnds();
+  const { id, qp, receives, socket } = await programOf(ends, 16, { closeTimeout: 3_600_000 });
+  await using _ = id;
+  const closed = once(socket, 'close');
+  socket.resume().end();
+  for (const receive of receives) if (((await receive).immData ?? 0) >>> 0 === SHUTDOWN) break;
+  await qp.write([], { addr: 0n, rkey: 0 }, { immData: DISCONNECT });
+  await closed;
+});
+
+test.each([
+  ['first', true],
+  ['at the same moment', false],
+])(
+  'a peer that ended %s, and whose acknowledgements are lost: both sides are finished',
+  async (_name, waits) => {
+    await using ends = await openEnds();
+    const options = { ...SMALL, allowHalfOpen: true, closeTimeout: 3_600_000 };
+    const [client, server] = await pairOf(ends, options);
+    const outcomes = [client, server].map(async (socket) => {
+      let [bytes, error, isFinished] = ['', undefined as unknown, false];
+      socket.on('data', (data) => {
+        bytes += data;
+      });
+      socket.on('error', (cause) => {
+        error = cause;
+      });
+      socket.on('finish', () => {
+        isFinished = true;
+      });
+      await new Promise((resolve) => socket.once('close', resolve));
+      return { bytes, error, isFinished };
+    });
+    if (waits) server.once('end', () => server.end('answer'));
+    await turns();
+    dropAcks(ends);
+    client.end('question');
+    if (!waits) server.end('answer');
+    expect(await Promise.all(outcomes)).toEqual([
+      { bytes: 'answer', error: undefined, isFinished: true },
+      { bytes: 'question', error: undefined, isFinished: true },
+    ]);
+  },
+);
+
+test('a slow reader gets all bytes of a peer that died when both had ended', async () => {
+  clockOfTurns(1);
+  await using ends = await openEnds();
+  const { id, qp, receives, socket } = await programOf(ends);
+  await using _ = id;
+  socket.pause().end();
+  for (const receive of receives) if (((await receive).immData ?? 0) >>> 0 === SHUTDOWN) break;
+  await qp.write([], { addr: 0n, rkey: 0 }, { immData: 100 });
+  await qp.write([], { addr: 0n, rkey: 0 }, { immData: SHUTDOWN });
+  ends.cut();
+  // Probes find that the peer is gone.
+  await turns(15_000);
+  expect(await buffer(socket)).toHaveLength(100);
 });
