@@ -142,6 +142,25 @@ describe('a stream', () => {
     await expectClosed(pair);
   });
 
+  test('that its side destroys is an error for the peer, also after the peer has ended its own direction', async () => {
+    await using ends = await openEnds();
+    const { client, server, pair } = await streamsOf(ends, SMALL, true);
+    let hasEnded = false;
+    server.resume().on('end', () => {
+      hasEnded = true;
+    });
+    const failed = once(server, 'error');
+    server.end();
+    await once(server, 'finish');
+    client.on('error', () => {}).destroy(new Error('stdin: EIO'));
+    expect((await failed)[0]).toMatchObject({
+      code: 'ERR_ROCE_CLOSED',
+      message: expect.stringContaining('ended before the peer ended its stream'),
+    });
+    expect(hasEnded).toBe(false);
+    await expectClosed(pair);
+  });
+
   test('ends with an abort: here with AbortError', async () => {
     await using ends = await openEnds();
     const [a, b] = await pairOf(ends, SMALL);

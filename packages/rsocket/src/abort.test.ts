@@ -5,6 +5,7 @@ import { openEnds, watch } from '../../rdmacm/testing/ends.ts';
 import { clockOfTurns, turns } from '../../verbs-api/testing/clock.ts';
 import { dropAcks, pairOf, SMALL } from '../testing/program.ts';
 import { connect, listen, type RSocket } from './index.ts';
+import { decodeConnectionData, encodeConnectionData } from './wire.ts';
 
 /** Attribute of a DREQ. */
 const DREQ = 0x15;
@@ -131,4 +132,27 @@ test('a listener that closes before its program takes a client has not ended the
   await once(client, 'finish');
   await server.close();
   expect(await outcome).toMatchObject({ error: { code: 'ERR_ROCE_CLOSED' }, hasEnded: false });
+});
+
+test('a peer is one of node-roce by 8 bytes behind its connection data, of version 1 or later', () => {
+  const target = { addr: 1n, key: 2, length: 2 };
+  const data = { isBigEndian: false, credits: 8, sgl: target, buffer: target };
+  const ofC = encodeConnectionData(data);
+  const ours = encodeConnectionData({ ...data, announcesEnds: true });
+  expect([ofC.length, Buffer.from(ours.subarray(40)).toString('latin1')]).toEqual([40, '\x01\0\0\0nRrs']);
+  expect(ours.subarray(0, 40)).toEqual(ofC);
+  // As private data arrives: with zeros behind what the peer wrote.
+  const isOfNodeRoce = (own: number[]) =>
+    decodeConnectionData(Uint8Array.from([...ofC, ...own]))!.announcesEnds;
+  const magic = [...ours.subarray(44)];
+  expect(isOfNodeRoce([1, 0, 0, 0, ...magic])).toBe(true);
+  expect(isOfNodeRoce([2, 5, 0, 0, ...magic, 9, 9])).toBe(true);
+  for (const own of [
+    [],
+    [1, 0, 0, 0, ...magic.slice(1)],
+    [0, 0, 0, 0, ...magic],
+    Array(16).fill(0),
+    [1, 0, 0, 0, 1, ...magic],
+  ])
+    expect(isOfNodeRoce(own), `${own}`).toBe(false);
 });
