@@ -68,6 +68,30 @@ test('TMO-03: a repetition that a late tester notices together with the first pa
   expect(verdict, `${why.join('\n')}\n${ladder}`).toBe('pass');
 });
 
+test('TMO-03: a tester that is late behind its ACK notices the repetition of the rest', async () => {
+  const bench = modelBench();
+  const { line } = bench;
+  let acks = 0;
+  let isLate = false;
+  const late: Line = {
+    ...lineWith(line, () => line.take()),
+    send(frame) {
+      line.send(frame);
+      // The first one is that of the warm-up.
+      isLate = ++acks === 2;
+    },
+    async wait(done, ms) {
+      // Longer than the device's timer.
+      if (isLate) await line.wait(() => false, 150);
+      isLate = false;
+      return line.wait(done, ms);
+    },
+  };
+  const { verdict, why, ladder } = await play(rules('TMO-03')[0], { ...bench, line: late });
+  expect(acks, ladder).toBeGreaterThan(2);
+  expect(verdict, `${why.join('\n')}\n${ladder}`).toBe('pass');
+});
+
 test('a device that does not stop sending ends the case, not the tester', async () => {
   const bench = modelBench();
   const line = repeated(bench.line, 21_000);
