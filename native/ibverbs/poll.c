@@ -75,7 +75,7 @@ static int take_whole(struct roce_ring *ring, struct roce_completion *to) {
 // Of the calling thread, whichever queues it polls.
 static __thread struct {
   unsigned polls;  // Empty ones in a row.
-  // The queue that is waited for, since that poll, and the turns of its device until then. Once the thread looks at it again, it has
+  // The queue that is waited for, its last poll, and the turns of its device until then. Once the thread looks at it again, it has
   // seen each of its queues empty.
   const struct roce_cq *first;
   unsigned since;
@@ -114,20 +114,24 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
   const int shares = shares_processor(r), is_woken = shares && is_awake(r);
   const int sleeps = is_woken || idle.polls >= YIELDING_POLLS;
   int looks = ++idle.polls % LOOKING_POLLS == 0;
-  if (sleeps && idle.context == r && idle.turns == turns && idle.first == own) {
+  const int is_same_turn = idle.context == r && idle.turns == turns && idle.first != NULL;
+  if (sleeps && is_same_turn && idle.first == own) {
+    idle.since = idle.polls;
     store(r->bells.words + ROCE_CONTROL_WAITING, shares ? ROCE_WAITING_SHARING : ROCE_WAITING_APART);
     if (!is_woken) wait_for_turn(r, turns, NAP_NANOSECONDS);
     // A device that fell asleep meanwhile may not have seen that a thread waits.
     else if (is_awake(r)) looks |= wait_for_turn(r, turns, SHARING_NANOSECONDS);
   } else {
     // The queue that was the first may not be polled any more.
-    if (idle.context != r || idle.turns != turns || idle.first == NULL || idle.polls - idle.since >= BUSY_POLLS) {
+    const int begins = !is_same_turn || idle.polls - idle.since >= BUSY_POLLS;
+    if (begins) {
       idle.first = own;
       idle.since = idle.polls;
       idle.context = r;
       idle.turns = turns;
     }
-    if (idle.polls >= BUSY_POLLS) yield();
+    // A thread that sleeps at its first queue has waited when it looks at the others.
+    if (idle.polls >= BUSY_POLLS && (begins || !sleeps)) yield();
   }
   if (!looks) return 0;
   NOT_CANCELLED;

@@ -116,7 +116,7 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', () => {
     return ended;
   };
 
-  test.each(['forks', 'threads', 'closing'])('%s.c finds nothing wrong', async (name) => {
+  test.each(['forks', 'threads', 'closing', 'polls'])('%s.c finds nothing wrong', async (name) => {
     const ended = await compileAndRun(name);
     expect(ended.output).toMatch(/^ok$/m);
     expect(ended).toMatchObject({ code: 0, signal: null });
