@@ -26,11 +26,13 @@ const ROLES = [
   ['in the guest', THERE, HERE],
 ] as const;
 
+// Not over ofi_rxm with its server in the guest: the client of libfabric 1.17 crashes at the end (docs/run.md).
 test.each([
   ['-p verbs -e msg', 'here', HERE, THERE],
   ['-p verbs -e msg', 'in the guest', THERE, HERE],
   ["-p 'verbs;ofi_rxm' -e rdm", 'here', HERE, THERE],
   ["-p 'verbs;ofi_rxd' -e rdm", 'here', HERE, THERE],
+  ["-p 'verbs;ofi_rxd' -e rdm", 'in the guest', THERE, HERE],
 ])('fi_pingpong %s, its server %s', { timeout: 10 * MINUTES }, async (kind, _, server, client) => {
   // By default, ofi_rxm creates a completion queue for 256 peers, which is too large for rxe. The index of a GID is for datagrams.
   const line = ({ gidIndex }: Side) =>
