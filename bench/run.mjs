@@ -2,7 +2,7 @@
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --cpu [--compare REV] [--only PATTERN] [--quick] [--json FILE|-]
 // npm run bench -- --goals [--compare REV] [--rounds N] [--quick] [--json FILE|-]
-// npm run bench -- --tables [--compare REV] [--rounds N] [--quick] [--json FILE|-]
+// npm run bench -- --tables [FOLDER] [--compare REV] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --start [FOLDER] [--json FILE|-]
 // npm run bench -- --write RESULT.json
 // npm run bench -- --page FILE [RESULT.json ...]
@@ -29,7 +29,7 @@ const USAGE = `usage: npm run bench -- [--all] [--only PATTERN] [--rounds N] [--
        npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --cpu [--compare REV|DIRECTORY] [--only PATTERN] [--quick] [--json FILE|-]
        npm run bench -- --goals [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
-       npm run bench -- --tables [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
+       npm run bench -- --tables [FOLDER] [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --start [FOLDER] [--json FILE|-]
        npm run bench -- --write RESULT.json
        npm run bench -- --page FILE [RESULT.json ...]`;
@@ -60,7 +60,7 @@ function options() {
       process.exit(0);
     }
     if (values.compare !== undefined && values.profile) throw new Error('--compare takes no --profile');
-    const operands = values.page !== undefined ? Number.POSITIVE_INFINITY : values.start ? 1 : 0;
+    const operands = values.page !== undefined ? Number.POSITIVE_INFINITY : values.start || values.tables ? 1 : 0;
     if (positionals.length > operands) throw new Error(`unexpected argument '${positionals[operands]}'`);
     if (values.cpu && (values.profile || values.all || values.rounds))
       throw new Error('--cpu takes no --all, --profile or --rounds');
@@ -172,7 +172,7 @@ async function towardsGoals(only) {
 
 /** The import first: what follows fills the caches. */
 async function forPages() {
-  const imports = measureStart(undefined, say);
+  const imports = measureStart(chosen.files[0], say);
   return { ...(await towardsGoals(tableRows())), start: imports };
 }
 

@@ -56,10 +56,13 @@ const shortRatioTo = (name) => (row) => {
   return found === undefined ? '' : ratio(found.median);
 };
 
+/** A title of a first column: the day of the run, linked with its results. */
+const DAY = Symbol('day');
+
 /**
  * A table of rows of two processes.
  *
- * @param first the title of the first column
+ * @param first the title of the first column, or `DAY`
  * @param columns by title: what the column has of a row
  * @param rows its title on the page → the name of the row, or the name and a divisor
  */
@@ -67,14 +70,16 @@ const rates = (first, columns, rows) => {
   const names = Object.entries(rows).map(([title, row]) => [title, ...[row].flat()]);
   return {
     rows: names.map(([, name]) => name),
-    render({ rows: measured }) {
+    hasDay: first === DAY,
+    render({ rows: measured, date }, link) {
       const lines = names.flatMap(([title, name, divisor = 1]) => {
         const row = find(measured, name);
         return row === undefined
           ? []
           : [[title, ...Object.values(columns).map((column) => column(row, divisor))]];
       });
-      return lines.length === 0 ? undefined : table([first, ...Object.keys(columns)], lines);
+      const title = first === DAY ? `[${day(date)}](${link})` : first;
+      return lines.length === 0 ? undefined : table([title, ...Object.keys(columns)], lines);
     },
   };
 };
@@ -209,8 +214,9 @@ const start = {
 
 /** By name, as in the comment above each: `rows` of two processes that it needs, and its lines, undefined where the results have none of it. */
 export const TABLES = {
+  // A short table, with the day in place of the conditions.
   readme: rates(
-    '',
+    DAY,
     {
       'node-roce': figureOf('node-roce'),
       'C++ program, same sockets': figureOf('C limit'),
@@ -307,6 +313,19 @@ export const TABLES = {
     },
     { '`ib_write_bw`, 1 MiB, path MTU 4096': 'ib_write_bw by roce run, 1 MiB, path MTU 4096' },
   ),
+  worker: rates(
+    '',
+    {
+      'engine in a worker': spreadOf('node-roce, worker'),
+      'engine inline': spreadOf('node-roce, inline'),
+      'worker, divided by inline': ratioTo('node-roce, inline'),
+    },
+    {
+      'WRITE 1 MiB by events, Gb/s': 'WRITE 1 MiB by events, worker engines',
+      'SENDs of 64 B by events, millions/s': ['SEND 64 B by events, worker engines', 1e6],
+      'round trip of 64 B by events, p50, µs': 'round trip of 64 B by events, worker engines',
+    },
+  ),
   'queue-pairs': rates(
     'WRITEs of 4 KiB over',
     { 'speed, divided by that over one queue pair': (row) => spread(row.results[0].figure, ratio) },
@@ -358,7 +377,8 @@ export function withTables(page, toRoot, renew) {
   return page.replace(TABLE, (_, name, named) => {
     if (TABLES[name] === undefined)
       throw new Error(`no table ${name} (expected ${Object.keys(TABLES).join(', ')})`);
-    const render = (file) => (file === undefined ? undefined : TABLES[name].render(reportOf(file)));
+    const render = (file) =>
+      file === undefined ? undefined : TABLES[name].render(reportOf(file), toRoot + file);
     const renewed = render(renew);
     const file = renewed === undefined ? named : renew;
     const lines = renewed ?? render(file);
@@ -367,7 +387,8 @@ export function withTables(page, toRoot, renew) {
     const above =
       file === first ? 'The same run as [above](#what-came-out).' : conditions(reportOf(file), file, toRoot);
     first ??= file;
-    return [`<!-- table ${name} of ${file} -->`, above, '', ...lines, '<!-- end -->'].join('\n');
+    const head = TABLES[name].hasDay ? [] : [above, ''];
+    return [`<!-- table ${name} of ${file} -->`, ...head, ...lines, '<!-- end -->'].join('\n');
   });
 }
 
