@@ -60,7 +60,8 @@ function options() {
       process.exit(0);
     }
     if (values.compare !== undefined && values.profile) throw new Error('--compare takes no --profile');
-    const operands = values.page !== undefined ? Number.POSITIVE_INFINITY : values.start || values.tables ? 1 : 0;
+    const folders = Number(values.start || values.tables);
+    const operands = values.page === undefined ? folders : Number.POSITIVE_INFINITY;
     if (positionals.length > operands) throw new Error(`unexpected argument '${positionals[operands]}'`);
     if (values.cpu && (values.profile || values.all || values.rounds))
       throw new Error('--cpu takes no --all, --profile or --rounds');

@@ -1,7 +1,9 @@
 /** The tables of README.md and docs/performance.md that the bench writes (`npm run bench -- --write`). */
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { rows } from '../../bench/rows.mjs';
@@ -52,6 +54,17 @@ test('other results change the tables of which they have rows, and only those', 
   // What stands outside of the tables stays.
   const outside = (text: string) => text.replaceAll(/<!-- table [\s\S]*?<!-- end -->/g, '');
   expect(outside(after)).toBe(outside(before));
+});
+
+test('--start names a folder in which the package is not installed, exit code 2', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-bench-start-'));
+  const bench = join(root, 'bench/run.mjs');
+  const failed = promisify(execFile)(process.execPath, [bench, '--start', folder]);
+  await expect(failed).rejects.toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(`node-roce is not installed in ${folder}`),
+  });
+  rmSync(folder, { recursive: true });
 });
 
 test('results of a quick run are refused', () => {
