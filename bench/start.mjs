@@ -12,6 +12,8 @@ import { summary } from './statistics.mjs';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const ENTRIES = ['node-roce', 'node-roce/rdmacm'];
 const RUNS = 11;
+/** Variables such as NODE_EXTRA_CA_CERTS make each start of Node slower. */
+const ENV = { PATH: process.env.PATH, HOME: process.env.HOME };
 
 /** Standard output of a program; throws with its messages if it fails. */
 function run(command, args, cwd, env = process.env) {
@@ -33,7 +35,7 @@ export const installedBytes = (folder) =>
     .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
 
 /** The files that an import loads. */
-export function filesOf(entry, folder, env) {
+export function filesOf(entry, folder, env = ENV) {
   const hook = `export async function load(url, context, next) {
     if (url.startsWith('file:')) console.log('file', url);
     return next(url, context);
@@ -48,7 +50,7 @@ export function filesOf(entry, folder, env) {
 }
 
 /** Milliseconds of an import, of its process, of an empty process; and of processor time, which other work disturbs less. */
-export function timesOf(entry, folder, env) {
+export function timesOf(entry, folder, env = ENV) {
   const end = 'console.log(JSON.stringify([import_, process.cpuUsage()]));';
   const programs = {
     empty: `const import_ = 0; ${end}`,
