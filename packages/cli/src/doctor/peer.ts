@@ -87,6 +87,8 @@ export async function checkMtu({ address, source, nic }: Way): Promise<Check> {
 /** One empty datagram: a machine where nobody listens answers with an ICMP error. */
 export async function checkReachable({ address, source }: Way): Promise<Check> {
   const socket = createSocket(isIPv4(address) ? 'udp4' : 'udp6');
+  const over = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
   try {
     // An address of one link is bound with its link.
     const [, zone] = address.split('%');
@@ -94,7 +96,9 @@ export async function checkReachable({ address, source }: Way): Promise<Check> {
     await once(socket, 'listening');
     socket.connect(ROCE_UDP_PORT, address);
     await once(socket, 'connect');
-    const refused = once(socket, 'message', { signal: AbortSignal.timeout(ICMP_TIMEOUT_MS) });
+    const refused = once(socket, 'message', { signal: over.signal });
+    // After a stall of this process, timers run before sockets are read: the refusal may be there.
+    timer = setTimeout(() => setImmediate(() => over.abort()), ICMP_TIMEOUT_MS);
     socket.send(new Uint8Array(0));
     await refused;
   } catch (error) {
@@ -108,6 +112,7 @@ export async function checkReachable({ address, source }: Way): Promise<Check> {
     }
     return fail('peer', `${address} can't be reached: ${code ?? message}`);
   } finally {
+    clearTimeout(timer);
     socket.close();
   }
   return silent(address);
