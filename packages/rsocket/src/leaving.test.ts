@@ -12,14 +12,15 @@ const DISCONNECT = 0xe000_0000;
 const SHUTDOWN = 0xe000_0002;
 
 describe.each([
-  ['DISCONNECT', DISCONNECT],
-  ['SHUTDOWN', SHUTDOWN],
-])('a peer that sends %s while it has no receive for our bytes', (_name, end) => {
+  ['in C', 'DISCONNECT', DISCONNECT, false],
+  ['in C', 'SHUTDOWN', SHUTDOWN, false],
+  ['of node-roce', 'DISCONNECT, although our end has not come,', DISCONNECT, true],
+])('a peer %s that sends %s while it has no receive for our bytes', (_of, _name, end, announcesEnds) => {
   const bytes = 'x'.repeat(200);
 
   test('and disconnects: the socket is not finished, and its error names the peer', async () => {
     await using ends = await openEnds();
-    const { id, qp, socket } = await programOf(ends, 0);
+    const { id, qp, socket } = await programOf(ends, { most: 0, announcesEnds });
     await using _ = id;
     let isFinished = false;
     socket.on('finish', () => {
@@ -43,7 +44,7 @@ describe.each([
 
   test('and takes them later: the socket is finished then', async () => {
     await using ends = await openEnds();
-    const { id, qp, socket } = await programOf(ends, 0);
+    const { id, qp, socket } = await programOf(ends, { most: 0, announcesEnds });
     await using _ = id;
     const finished = once(socket, 'finish');
     socket.resume().write(bytes);
@@ -77,7 +78,7 @@ test('a peer that ended last and does not read: the socket closes soon', async (
 
 test('a peer in C that ended last and does not disconnect: the socket closes soon', async () => {
   await using ends = await openEnds();
-  const { id, qp, receives, socket } = await programOf(ends, 16, { closeTimeout: 3_600_000 });
+  const { id, qp, receives, socket } = await programOf(ends, { closeTimeout: 3_600_000 });
   await using _ = id;
   const closed = once(socket, 'close');
   socket.resume().end();

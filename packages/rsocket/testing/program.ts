@@ -3,6 +3,7 @@ import { CmId } from '@node-roce/rdmacm';
 import { Opcode } from '@node-roce/wire';
 import { type Ends, equip } from '../../rdmacm/testing/ends.ts';
 import { connect, listen, type RSocket } from '../src/index.ts';
+import type { BufferOptions } from '../src/parts.ts';
 import { encodeConnectionData } from '../src/wire.ts';
 
 /** Sizes of a socket that a few messages fill. */
@@ -28,13 +29,18 @@ export function dropAcks({ network }: Ends): void {
   };
 }
 
-/**
- * A program that has connected to a listener as an rsocket, and the listener's socket.
- *
- * @param most receives that the program posts: what comes beyond is not acknowledged
- */
-export async function programOf(ends: Ends, most = 16, options: object = {}) {
-  await using server = await listen({ device: ends.b, port: 7, ...SMALL, ...options });
+/** How a program connects; the rest are options of the listener. */
+interface ProgramOptions extends BufferOptions {
+  /** Receives that the program posts, default 16: what comes beyond is not acknowledged. */
+  most?: number;
+  /** As a socket of node-roce, instead of one in C. */
+  announcesEnds?: boolean;
+}
+
+/** A program that has connected to a listener as an rsocket, and the listener's socket. */
+export async function programOf(ends: Ends, options: ProgramOptions = {}) {
+  const { most = 16, announcesEnds = false, ...sizes } = options;
+  await using server = await listen({ device: ends.b, port: 7, ...SMALL, ...sizes });
   const id = new CmId({ device: ends.a });
   await id.resolveAddr({ host: '10.0.0.2', port: 7 });
   await id.resolveRoute();
@@ -43,7 +49,8 @@ export async function programOf(ends: Ends, most = 16, options: object = {}) {
   for (const receive of receives) receive.catch(() => {});
   const own = { addr: mr.addr, key: mr.rkey, length: 2 };
   const buffer = { ...own, length: 1000 };
-  const privateData = encodeConnectionData({ isBigEndian: false, credits: 8, sgl: own, buffer });
+  const data = { isBigEndian: false, credits: 8, sgl: own, buffer, announcesEnds };
+  const privateData = encodeConnectionData(data);
   await id.connect({ privateData, responderResources: 0, initiatorDepth: 0 });
   return { id, qp, receives, socket: await server.accept() };
 }
