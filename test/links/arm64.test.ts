@@ -89,6 +89,16 @@ describe.skipIf(!isThere && !process.env.CI)('on arm64', { timeout: 3_600_000 },
     expect(lines.length).toBeGreaterThan(30);
   });
 
+  test.each(['dgram_native.napi.glibc.node', 'ibverbs/libibverbs.so.1', 'ibverbs/libroce-paths.so'])(
+    '%s needs glibc 2.28 at most',
+    async (name) => {
+      const { stdout } = await run('objdump', ['-p', join(place, 'prebuilds/linux-arm64', name)]);
+      const minors = [...stdout.matchAll(/ GLIBC_2\.(\d+)/g)].map(([, minor]) => Number(minor));
+      expect(minors.length).toBeGreaterThan(0);
+      expect(minors.filter((minor) => minor > 28)).toEqual([]);
+    },
+  );
+
   test('the libraries of `roce run` load, and answer a program', async () => {
     const [library, program] = [join(place, 'prebuilds/linux-arm64/ibverbs'), join(place, 'library')];
     symlinkSync('/usr/include/infiniband', join(place, 'infiniband'));
