@@ -33,11 +33,12 @@ export function judge(
   let mistaken = 0;
   const counts = new Map<string, number>();
   for (const [i, frame] of truth.entries()) {
-    if (frame.corrupt || !frame.isRequest) continue;
     const { direction, psn, cause, isCopy, isBehind } = frame;
     const told = analyzed.causes[i];
-    const again = cause !== undefined && !isCopy && isBehind;
+    // Damaged packets count, too, while no ICRC of their sender was right.
     if (told !== undefined) counts.set(direction, (counts.get(direction) ?? 0) + 1);
+    if (frame.corrupt || !frame.isRequest) continue;
+    const again = cause !== undefined && !isCopy && isBehind;
     const line = `frame ${i + 1} (${frame.event}, ${direction}, PSN ${psn})`;
     // A sender's first packets count as sent though they are damaged, until one with a right ICRC comes: that shows why it is sent again.
     const isOfDamaged = !again && frame.isShownDamaged && told === cause;

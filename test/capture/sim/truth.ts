@@ -58,11 +58,14 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
     const decoded = decodePacket(bytes);
     const keyOf = (destQpn: number, psn: number) =>
       `${directionOf(addressOf(source), addressOf(destination), destQpn)} ${psn}`;
-    if (corrupt && decoded.ok) damaged.add(keyOf(decoded.packet.destQpn, decoded.packet.psn));
+    const isReadable = corrupt && decoded.ok;
+    if (isReadable) damaged.add(keyOf(decoded.packet.destQpn, decoded.packet.psn));
     if (corrupt || !decoded.ok) {
       return {
         event,
-        direction: '',
+        direction: isReadable
+          ? directionOf(addressOf(source), addressOf(destination), decoded.packet.destQpn)
+          : '',
         isRequest: false,
         psn: 0,
         psns: 1,
