@@ -117,9 +117,14 @@ test('roce flows and tshark: time, processor time and memory of each', {
     '--json',
     file,
   ]);
-  const { bytes, tshark, results } = JSON.parse(readFileSync(file, 'utf8'));
+  const { bytes, tshark, results, exported } = JSON.parse(readFileSync(file, 'utf8'));
   expect(bytes).toBeGreaterThan(3_900_000);
-  const names = ['roce flows', 'roce flows --icrc skip', 'roce flows, a quarter of the file'];
+  const names = [
+    'roce flows',
+    'roce flows --icrc skip',
+    'roce flows, a quarter of the file',
+    'roce export --parquet',
+  ];
   if (tshark !== undefined) names.push('tshark -n -T fields');
   expect(Object.keys(results)).toEqual(names);
   for (const name of names) {
@@ -127,4 +132,5 @@ test('roce flows and tshark: time, processor time and memory of each', {
     expect(results[name].memory.median).toBeGreaterThan(10);
     expect(stdout).toContain(name);
   }
+  expect(exported.takes.median).toBeGreaterThan(0);
 });
