@@ -17,10 +17,8 @@ import {
 import type { CmPlaying, Heard } from './cm-session.ts';
 import type { Entry } from './line.ts';
 
-/** ms in which a client repeats its REQ: those of Linux, 4.3 s; and those between two clients. */
+/** ms in which a client repeats its REQ: those of Linux, 4.3 s; and those between two clients. The patience comes on top. */
 const CALLS = 6000;
-/** ms in which a client gives up after its last REQ, and another one asks: Linux waits as long as between two REQs. */
-const ANEW = 2 * CALLS;
 /** ms that the device may take to release a connection that no rule looks at any more. */
 const RELEASES = 300;
 const CA_GUID = 0x0200_0000_0000_0001n;
@@ -67,10 +65,15 @@ export class CalledSession {
     this.req ??= req;
   }
 
+  /** ms until a client asks. */
+  get #longest(): number {
+    return CALLS + this.#case.waits.patience;
+  }
+
   /** Waits for a REQ. */
   async isCalled(): Promise<boolean> {
     this.#case.device.call?.();
-    await this.#case.wait(() => this.req !== undefined, CALLS);
+    await this.#case.wait(() => this.req !== undefined, this.#longest);
     return this.req !== undefined;
   }
 
@@ -89,7 +92,8 @@ export class CalledSession {
   async isCalledAnew(): Promise<boolean> {
     const isAnew = () => this.#calls.size > 1;
     if (!isAnew()) this.#case.device.call?.();
-    await this.#case.wait(isAnew, ANEW);
+    // The client gives up after its last REQ, and another one asks: Linux waits as long as between two REQs.
+    await this.#case.wait(isAnew, 2 * this.#longest);
     if (!isAnew()) return false;
     [this.req] = [...this.#calls.values()].at(-1) ?? [];
     return true;
