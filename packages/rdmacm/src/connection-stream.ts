@@ -208,7 +208,12 @@ export class ConnectionStream extends Duplex {
   override _destroy(error: Error | null, callback: (error?: Error | null) => void) {
     clearTimeout(this.#idle);
     // A reader of all bytes (`for await`) destroys the stream, perhaps before our own end is on its way.
-    const isComplete = error === null && this.readableEnded && this.writableLength === 0;
+    // Half open, only `end()` says that what was written is all.
+    const isComplete =
+      error === null &&
+      this.readableEnded &&
+      this.writableLength === 0 &&
+      (this.writableEnded || !this.allowHalfOpen);
     this.#channel.close(isComplete).then(() => callback(error), callback);
   }
 }

@@ -61,6 +61,19 @@ describe('a node-roce peer that aborts', () => {
     expect(await outcome).toMatchObject({ error: LEFT, hasEnded: false });
   });
 
+  test('without an error of its own, half open and in the middle of an answer, is the same error', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, OPTIONS);
+    const outcome = outcomeOf(server);
+    client.resume();
+    server.end('a question');
+    await once(client, 'end');
+    await new Promise<void>((resolve) => client.write('a part', () => resolve()));
+    await turns();
+    client.destroy();
+    expect(await outcome).toEqual({ bytes: 'a part', error: expect.objectContaining(LEFT), hasEnded: false });
+  });
+
   test('before our end is the same error', async () => {
     await using ends = await openEnds();
     const [client, server] = await pairOf(ends, OPTIONS);
