@@ -359,7 +359,7 @@ export class RsocketChannel implements RsocketCalls {
   async close(isComplete: boolean): Promise<void> {
     const { id } = this.#parts;
     // A failed connection ends at once: its socket reports the failure behind this, and a dead peer does not answer.
-    if (id.state === 'CONNECTED' && this.#failure === undefined) {
+    if (id.state === 'CONNECTED' && this.#failure === undefined && !this.#isDiscarded) {
       let timer: NodeJS.Timeout | undefined;
       const patience = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, this.#sizes.closeTimeout);

@@ -122,10 +122,10 @@ test.each([
   },
 );
 
-test('a slow reader gets all bytes of a peer that died when both had ended', async () => {
+test('a slow reader gets all bytes of a peer that died when both had ended, and closes soon', async () => {
   clockOfTurns(1);
   await using ends = await openEnds();
-  const { id, qp, receives, socket } = await programOf(ends);
+  const { id, qp, receives, socket } = await programOf(ends, 16, { closeTimeout: 3_600_000 });
   await using _ = id;
   socket.pause().end();
   for (const receive of receives) if (((await receive).immData ?? 0) >>> 0 === SHUTDOWN) break;
@@ -135,4 +135,7 @@ test('a slow reader gets all bytes of a peer that died when both had ended', asy
   // Probes find that the peer is gone.
   await turns(15_000);
   expect(await buffer(socket)).toHaveLength(100);
+  // It waits for no answer of a peer that is known to be dead.
+  await turns(200);
+  expect(socket.closed).toBe(true);
 });
