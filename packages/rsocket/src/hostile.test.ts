@@ -105,6 +105,7 @@ async function play(ends: Ends, server: RsocketServer, draw: (below: number) => 
     sgl: own,
     buffer,
     mappings,
+    announcesEnds: draw(2) === 0,
   });
   if (draw(4) === 0) privateData[1] ^= 1;
   await id.connect({ privateData, responderResources: 0, initiatorDepth: 0 });
