@@ -125,7 +125,7 @@ test.each([
 test('a slow reader gets all bytes of a peer that died when both had ended, and closes soon', async () => {
   clockOfTurns(1);
   await using ends = await openEnds();
-  const { id, qp, receives, socket } = await programOf(ends, 16, { closeTimeout: 3_600_000 });
+  const { id, qp, receives, socket } = await programOf(ends, { closeTimeout: 3_600_000 });
   await using _ = id;
   socket.pause().end();
   for (const receive of receives) if (((await receive).immData ?? 0) >>> 0 === SHUTDOWN) break;
