@@ -259,10 +259,10 @@ function doubt(connection: Connection, findings: readonly Finding[], capture: Ca
   const finding = findings.find((each) => each.severity !== 'note');
   if (finding === undefined) return false;
   const [longest] = connection.stalls;
-  if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
+  // Messages wait beside each other: none of the silences need be as long as the slowest message took.
+  const wait = Math.max(longest?.duration ?? 0, connection.completion?.max ?? 0);
+  if (finding.kind === 'stalls' && longest !== undefined && wait < QUIET) {
     connection.verdict.certainty = 'likely';
-    // Messages wait beside each other: none of the silences need be as long as the slowest message took.
-    const wait = Math.max(longest.duration, connection.completion?.max ?? 0);
     connection.verdict.text = quietText(connection, capture, wait);
     return true;
   }

@@ -393,3 +393,11 @@ test('the longest wait is that of a message, though no silence was so long', () 
   const { verdict } = talk(capture, 300 * MS, 106).finish();
   expect(verdict.text).toBe('Nothing stands out: 10 messages, the longest wait was 4 ms.');
 });
+
+test('a message that waited for long stands out, though no silence was long', () => {
+  const capture = talk(new CaptureBuilder(), 0, 100);
+  for (let i = 0; i < 50; i++) send(capture, (100 + 2 * i) * MS, 104 + i);
+  ack(capture, 202 * MS, 153);
+  const { verdict } = talk(capture, 300 * MS, 154).finish();
+  expect(verdict.text).toMatch(/^Stalls from .*; why is not known\.$/);
+});
