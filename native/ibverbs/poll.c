@@ -14,6 +14,8 @@
 #define BUSY_POLLS 8
 #define YIELDING_POLLS 4096
 #define LOOKING_POLLS 1024
+// A thread that sleeps at one queue looks at so many others before it takes that one for a queue that is not polled any more.
+#define OTHER_POLLS 256
 #define NAP_NANOSECONDS 20000
 // A yield that took longer went to a thread that computes: from then on the thread sleeps, as a wake comes before such a thread.
 #define LONG_YIELD_NANOSECONDS 500000
@@ -123,7 +125,7 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
     else if (is_awake(r)) looks |= wait_for_turn(r, turns, SHARING_NANOSECONDS);
   } else {
     // The queue that was the first may not be polled any more.
-    const int begins = !is_same_turn || idle.polls - idle.since >= BUSY_POLLS;
+    const int begins = !is_same_turn || idle.polls - idle.since >= (sleeps ? OTHER_POLLS : BUSY_POLLS);
     if (begins) {
       idle.first = own;
       idle.since = idle.polls;
