@@ -240,11 +240,14 @@ function quietText(connection: Connection, { hidesNaks }: Capture, wait?: number
       : [counted(total, 'message')];
   if (open > 0) messages.push(`${open} of them not complete${wait === undefined ? ' in the capture' : ''}`);
   else if (total > 0 && wait === undefined) messages.push('all complete');
-  messages.push(
-    wait === undefined ? 'nothing retransmitted' : `the longest wait was ${formatDuration(wait)}`,
-  );
+  const longest = wait === undefined ? undefined : formatDuration(wait);
+  // In a deep queue, messages wait for long though nothing stands still.
+  const isLong = wait !== undefined && wait >= QUIET;
+  if (longest === undefined) messages.push('nothing retransmitted');
+  else if (!isLong) messages.push(`the longest wait was ${longest}`);
+  const head = isLong ? `The longest wait was ${longest}; nothing else stands out` : 'Nothing stands out';
   const rest = hidesNaks ? '; cut headers hide NAKs' : slowText(connection);
-  return `Nothing stands out: ${messages.join(', ')}${rest}.`;
+  return `${head}: ${messages.join(', ')}${rest}.`;
 }
 
 /** The verdict with the hint of the finding of the same kind. */
@@ -259,10 +262,10 @@ function doubt(connection: Connection, findings: readonly Finding[], capture: Ca
   const finding = findings.find((each) => each.severity !== 'note');
   if (finding === undefined) return false;
   const [longest] = connection.stalls;
-  // Messages wait beside each other: none of the silences need be as long as the slowest message took.
-  const wait = Math.max(longest?.duration ?? 0, connection.completion?.max ?? 0);
-  if (finding.kind === 'stalls' && longest !== undefined && wait < QUIET) {
+  if (finding.kind === 'stalls' && longest !== undefined && longest.duration < QUIET) {
     connection.verdict.certainty = 'likely';
+    // Messages wait beside each other: none of the silences need be as long as the slowest message took.
+    const wait = Math.max(longest.duration, connection.completion?.max ?? 0);
     connection.verdict.text = quietText(connection, capture, wait);
     return true;
   }
