@@ -61,8 +61,10 @@ async function statusOver(socket: Socket, patience: number): Promise<DeviceStatu
       if (reply.length < HEADER_BYTES) continue;
       const length = reply.readUInt32LE(0);
       if (length > MAX_PAYLOAD) return undefined;
-      if (reply.length >= HEADER_BYTES + length)
-        return JSON.parse(reply.toString('utf8', HEADER_BYTES, HEADER_BYTES + length)) as DeviceStatus;
+      if (reply.length < HEADER_BYTES + length) continue;
+      const status = JSON.parse(reply.toString('utf8', HEADER_BYTES, HEADER_BYTES + length));
+      // Another program's socket says anything.
+      return typeof status?.network === 'string' ? (status as DeviceStatus) : undefined;
     }
     return undefined;
   } catch {
