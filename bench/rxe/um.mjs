@@ -181,6 +181,8 @@ class Side {
 
   stop() {
     this.#guest?.qemu.kill('SIGKILL');
+    // A device of `roce run` waits for programs.
+    for (const pid of this.#programs) process.kill(pid, 'SIGKILL');
     this.#holder?.kill('SIGKILL');
   }
 }
