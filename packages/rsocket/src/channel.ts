@@ -28,6 +28,9 @@ const READ_BYTES = 65_536;
 /** As librdmacm connects: no READs, retries for ever where receives are missing; one retry less, so that a dead peer is found within 10 s. */
 const PARAMETERS = { responderResources: 0, initiatorDepth: 0, retryCount: 6, rnrRetryCount: 7 } as const;
 
+/** How a connection ended whose peer may not have all that was sent. */
+const UNACKNOWLEDGED = 'ended before it had acknowledged all bytes';
+
 /** The peer speaks another protocol, or breaks this one. */
 const protocolError = (peer: string, what: string): RoceError =>
   new RoceError('ERR_ROCE_PROTOCOL', `${peer} is no rsocket: ${what}`, {
@@ -83,7 +86,11 @@ export class RsocketChannel implements RsocketCalls {
     this.#mappings = new Mappings(pd, lists.bytes(SGL_ENTRIES * SGE_BYTES));
     this.#sending = new Sending(parts, sizes, {
       onControl: () => this.#grant(),
-      onFailure: (error) => this.#fail(error),
+      onFailure: (error) => {
+        this.#fail(error);
+        // A flushed WRITE does not say why.
+        return this.#failure ?? this.#closedError(UNACKNOWLEDGED);
+      },
     });
     this.#direct = new Direct(this.#mappings, this.#sending, () => this.#checkOpen());
     this.#confirmed = new Promise((resolve) => {
@@ -314,8 +321,7 @@ export class RsocketChannel implements RsocketCalls {
   /** Resolves when a peer that has left has all bytes. Rejects if the connection ends before. */
   async #taken(): Promise<void> {
     while (this.#sending.isUnderWay && !this.#isEndTaken) {
-      if (this.#isDiscarded || this.#isClosed)
-        throw this.#closedError('ended before it had acknowledged all bytes');
+      if (this.#isDiscarded || this.#isClosed) throw this.#closedError(UNACKNOWLEDGED);
       await this.#sending.event();
     }
   }

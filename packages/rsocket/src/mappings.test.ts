@@ -5,6 +5,7 @@ import { CmId } from '@node-roce/rdmacm';
 import { describe, expect, test } from 'vitest';
 import { type Ends, equip, openEnds } from '../../rdmacm/testing/ends.ts';
 import { turns } from '../../verbs-api/testing/clock.ts';
+import { dropAcks } from '../testing/program.ts';
 import { connect, createConnection, listen, type RSocket } from './index.ts';
 import { decodeConnectionData, decodeMapping, encodeConnectionData, encodeMapping, Op } from './wire.ts';
 
@@ -208,6 +209,34 @@ describe('memory that a side offers', () => {
     const pd = await ends.a.allocPd();
     for (let i = 0; i < 3; i++) await pd.registerMr(new Uint8Array(8));
   });
+
+  test.each([
+    ['ends in order', (socket: RSocket) => void socket.resume().end()],
+    ['is destroyed', (socket: RSocket) => void socket.destroy()],
+  ])(
+    'while its peer, whose acknowledgements are lost, %s: the calls reject as a write does',
+    async (_name, leave) => {
+      await using ends = await openEnds();
+      const [client, server] = await pairOf(ends);
+      await client.iomap(new Uint8Array(8));
+      const closed = [client, server].map(
+        (socket) => new Promise((resolve) => socket.on('error', () => {}).once('close', resolve)),
+      );
+      dropAcks(ends);
+      const calls = [server.iowrite(Uint8Array.of(1), 0), server.iomap(new Uint8Array(8))];
+      await turns();
+      server.resume().end();
+      leave(client);
+      const ended = {
+        code: 'ERR_ROCE_CLOSED',
+        message: expect.stringMatching(
+          /^the connection with 10\.0\.0\.1 port \d+ ended before it had acknowledged all bytes/,
+        ),
+      };
+      for (const result of await Promise.allSettled(calls)) expect(result).toMatchObject({ reason: ended });
+      await Promise.all(closed);
+    },
+  );
 
   test.each([
     ['no bytes', [new Uint8Array(0)], 'bytes'],

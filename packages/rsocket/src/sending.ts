@@ -11,7 +11,8 @@ type WriteArguments = Parameters<QueuePair['write']>;
 interface Outcomes {
   /** A control message has completed: the next one may go. */
   onControl(): void;
-  onFailure(error: unknown): void;
+  /** A WRITE has failed. Returns what those report who wait for it. */
+  onFailure(error: unknown): unknown;
 }
 
 /** Data and control messages on their way to the peer. They are posted, and complete, in order. */
@@ -138,8 +139,7 @@ export class Sending {
         this.wake();
       },
       (error) => {
-        this.#outcomes.onFailure(error);
-        throw error;
+        throw this.#outcomes.onFailure(error);
       },
     );
     sending.catch(() => {}); // `onFailure` has it.
