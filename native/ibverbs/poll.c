@@ -14,8 +14,6 @@
 #define BUSY_POLLS 8
 #define YIELDING_POLLS 4096
 #define LOOKING_POLLS 1024
-// A thread that sleeps at one queue looks at so many others before it takes that one for a queue that is not polled any more.
-#define OTHER_POLLS 256
 #define NAP_NANOSECONDS 20000
 // A yield that took longer went to a thread that computes: from then on the thread sleeps, as a wake comes before such a thread.
 #define LONG_YIELD_NANOSECONDS 500000
@@ -74,15 +72,16 @@ static int take_whole(struct roce_ring *ring, struct roce_completion *to) {
   return 1;
 }
 
-// Of the calling thread, whichever queues it polls.
+// The empty polls of the calling thread, whichever queues of whichever contexts it polls. The thread waits at one queue, once a round: when it polls
+// that queue again, it has seen each of its queues empty. How many these are is not known, and they may change, so the round is found as Brent's
+// algorithm finds a cycle: if the first queue is not polled again within `most` polls, the one at hand takes its place, and `most` doubles.
 static __thread struct {
   unsigned polls;  // Empty ones in a row.
-  // The queue that is waited for, its last poll, and the turns of its device until then. Once the thread looks at it again, it has
-  // seen each of its queues empty.
   const struct roce_cq *first;
-  unsigned since;
+  unsigned since, most;  // The last poll of the first queue.
   const struct roce_context *context;
-  uint32_t turns;
+  uint32_t turns;     // Of the first queue's device until then.
+  int has_strangers;  // Queues of other contexts were polled since then: their completions do not wake a thread that sleeps at the first queue.
 } idle;
 
 // Whether the device was on this thread's processor at its last turn.
@@ -116,25 +115,29 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
   const int shares = shares_processor(r), is_woken = shares && is_awake(r);
   const int sleeps = is_woken || idle.polls >= YIELDING_POLLS;
   int looks = ++idle.polls % LOOKING_POLLS == 0;
-  const int is_same_turn = idle.context == r && idle.turns == turns && idle.first != NULL;
-  if (sleeps && is_same_turn && idle.first == own) {
-    idle.since = idle.polls;
+  const int is_first = idle.first == own;
+  if (sleeps && is_first && idle.turns == turns) {
     store(r->bells.words + ROCE_CONTROL_WAITING, shares ? ROCE_WAITING_SHARING : ROCE_WAITING_APART);
-    if (!is_woken) wait_for_turn(r, turns, NAP_NANOSECONDS);
+    if (!is_woken || idle.has_strangers) wait_for_turn(r, turns, NAP_NANOSECONDS);
     // A device that fell asleep meanwhile may not have seen that a thread waits.
     else if (is_awake(r)) looks |= wait_for_turn(r, turns, SHARING_NANOSECONDS);
   } else {
-    // The queue that was the first may not be polled any more.
-    const int begins = !is_same_turn || idle.polls - idle.since >= (sleeps ? OTHER_POLLS : BUSY_POLLS);
+    const int is_missed = !is_first && idle.first != NULL && idle.polls - idle.since >= idle.most;
+    const int begins = is_missed || idle.first == NULL || (is_first && idle.turns != turns);
     if (begins) {
+      if (is_missed) idle.most *= 2;
+      else if (idle.first == NULL) idle.most = BUSY_POLLS;
       idle.first = own;
-      idle.since = idle.polls;
       idle.context = r;
       idle.turns = turns;
     }
     // A thread that sleeps at its first queue has waited when it looks at the others.
     if (idle.polls >= BUSY_POLLS && (begins || !sleeps)) yield();
   }
+  if (idle.first == own) {
+    idle.since = idle.polls;
+    idle.has_strangers = 0;
+  } else if (idle.context != r) idle.has_strangers = 1;
   if (!looks) return 0;
   NOT_CANCELLED;
   if (roce_is_connected(r)) return 0;
