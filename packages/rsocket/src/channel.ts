@@ -57,11 +57,10 @@ export class RsocketChannel implements RsocketCalls {
   #isPeerGone = false;
   /** Requests were discarded, because the connection has ended. */
   #isDiscarded = false;
-  /** The message that ends this side's stream, and whether the peer has it: its adapter has acknowledged it, or the peer has sent DISCONNECT. */
+  /** Resolves with the outcome of the message that ends this side's stream. */
   #lastControl: Promise<void> | undefined;
+  /** The peer has that message: its adapter has acknowledged it, or the peer has sent DISCONNECT. */
   #isEndTaken = false;
-  readonly #confirmed: Promise<void>;
-  #confirm!: () => void;
   /** DISCONNECT was sent. */
   #hasConfirmed = false;
   #ending: Promise<void> | undefined;
@@ -93,12 +92,9 @@ export class RsocketChannel implements RsocketCalls {
       },
     });
     this.#direct = new Direct(this.#mappings, this.#sending, () => this.#checkOpen());
-    this.#confirmed = new Promise((resolve) => {
-      this.#confirm = resolve;
-    });
     for (let i = 0; i < sizes.queue + MAX_CONTROLS; i++) this.#receive();
     void id.disconnected.then(async () => {
-      await Promise.all([...this.#receiving, this.#lastControl?.catch(() => {})]);
+      await Promise.all([...this.#receiving, this.#lastControl]);
       this.#isPeerGone = true;
       this.#sending.wake();
     });
@@ -213,10 +209,7 @@ export class RsocketChannel implements RsocketCalls {
         if (data === Ctrl.SHUTDOWN || data === Ctrl.DISCONNECT) this.#isReadEnded = true;
         if (data === Ctrl.DISCONNECT) {
           this.#isPeerGone = true;
-          if (this.#peer?.announcesEnds && this.#lastControl) {
-            this.#isEndTaken = true;
-            this.#confirm();
-          }
+          if (this.#peer?.announcesEnds && this.#lastControl) this.#isEndTaken = true;
         }
         break;
       case Op.IOMAP:
@@ -305,17 +298,22 @@ export class RsocketChannel implements RsocketCalls {
   async #sendEnd(): Promise<void> {
     // All bytes have been posted: the queue keeps the order.
     this.#hasConfirmed = this.#isReadEnded;
-    this.#lastControl = this.#sending
-      .control(Op.CTRL, this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN)
-      .then(() => {
-        this.#isEndTaken = true;
-      });
-    try {
-      await Promise.race([this.#lastControl, this.#confirmed]);
-    } catch (error) {
-      if (!this.#hasLeft) throw this.#isDiscarded ? this.#leftError() : error;
-      await this.#taken();
-    }
+    const taking = this.#sending.control(Op.CTRL, this.#isReadEnded ? Ctrl.DISCONNECT : Ctrl.SHUTDOWN);
+    let failure: unknown;
+    this.#lastControl = taking
+      .then(
+        () => {
+          this.#isEndTaken = true;
+        },
+        (error) => {
+          failure = error;
+        },
+      )
+      .then(() => this.#sending.wake());
+    while (!this.#isEndTaken && failure === undefined) await this.#sending.event();
+    if (this.#isEndTaken) return;
+    if (!this.#hasLeft) throw this.#isDiscarded ? this.#leftError() : failure;
+    await this.#taken();
   }
 
   /** Resolves when a peer that has left has all bytes. Rejects if the connection ends before. */
