@@ -10,7 +10,6 @@
 
 #include "check.h"
 
-#define POLLS 12000
 #define MAX_YIELDS 40
 #define CONTEXTS 2
 #define MANY 600
@@ -39,12 +38,13 @@ long syscall(long number, ...) {
 static struct ibv_cq *queues[CONTEXTS][MANY];
 
 static int poll_in_turn(int contexts, int count) {
+  // It takes some rounds to find out how many queues there are.
+  const int rounds = 20, polls = rounds * contexts * count + 2000;
   struct ibv_wc wc;
   yields = sleeps = 0;
-  for (int i = 0; i < POLLS; i++) CHECK(ibv_poll_cq(queues[i % contexts][i / contexts % count], 1, &wc) == 0);
-  // It takes some rounds to find out how many queues there are.
-  if (yields <= MAX_YIELDS && sleeps >= POLLS / (contexts * count) / 2) return 1;
-  printf("%d yields and %d sleeps in %d polls of %d queues of %d contexts each\n", yields, sleeps, POLLS, count, contexts);
+  for (int i = 0; i < polls; i++) CHECK(ibv_poll_cq(queues[i % contexts][i / contexts % count], 1, &wc) == 0);
+  if (yields <= MAX_YIELDS && sleeps >= rounds / 2) return 1;
+  printf("%d yields and %d sleeps in %d polls of %d queues of %d contexts each\n", yields, sleeps, polls, count, contexts);
   return 0;
 }
 
