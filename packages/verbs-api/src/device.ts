@@ -163,6 +163,9 @@ export class Device implements AsyncDisposable {
       onPortEvent: (event) => this.#tell(event),
       onCompletionEvent: (cq) => this.#objects.cqs.get(cq)?.notify(),
       onAsyncEvent: (event) => this.#event(event),
+      onModified: (qpn, attr) => {
+        for (const target of this.#objects.targets.values()) if (target.qpNum === qpn) target.modified(attr);
+      },
       onCmEvent: (event) => this.connections.listener?.onEvent(event),
       onDiagnostics: (told) => {
         for (const { channel, message } of told) CHANNELS[channel].publish({ device: this, ...message });

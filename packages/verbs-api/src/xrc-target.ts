@@ -28,7 +28,10 @@ export interface XrcTargetParts {
   registry: Registry<XrcTarget>;
 }
 
-/** An opening of an XRC target queue pair (`struct ibv_qp` of type IBV_QPT_XRC_RECV). Nothing is posted to it. */
+/**
+ * An opening of an XRC target queue pair (`struct ibv_qp` of type IBV_QPT_XRC_RECV). Nothing is posted to it. `modify` holds for the openings of all
+ * contexts. It raises no async event: Linux gives each opening the events of the queue pair (`__ib_shared_qp_event_handler`), and a modify is none.
+ */
 export class XrcTarget implements AsyncDisposable {
   /** QPN, 24 bits; the same for every opening. */
   readonly qpNum: number;
@@ -63,13 +66,13 @@ export class XrcTarget implements AsyncDisposable {
   async modify(attr: QpAttr): Promise<void> {
     checkQpAttr(attr);
     await this.#engine.call('modifyQp', this.qpNum, attr);
-    // State and peer are those of all openings.
-    for (const target of this.#registry.values()) {
-      if (target.qpNum !== this.qpNum) continue;
-      target.#ends.modified(attr);
-      if (attr.qpState === 'ERR') target.fail(`QP ${this.qpNum} was taken to the error state`);
-      else if (attr.qpState === 'RESET' && target.#closing.ended) target.#closing = new Closing();
-    }
+  }
+
+  /** A program has modified the queue pair, by this opening or by another one: state and peer are those of all openings. @internal */
+  modified(attr: QpAttr): void {
+    this.#ends.modified(attr);
+    if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
+    else if (attr.qpState === 'RESET' && this.#closing.ended) this.#closing = new Closing();
   }
 
   /** ibv_query_qp(3): what is valid in its state. */

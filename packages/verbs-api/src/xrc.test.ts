@@ -238,3 +238,32 @@ test('the error state is the end of every opening of a target, and RESET a new s
   await other.close();
   await closed;
 });
+
+test('what one context does to a target holds for the openings of the others, and raises no async event', async () => {
+  await using all = await openBoth();
+  const { server } = all;
+  const context = server.device.openContext();
+  const events: unknown[] = [];
+  for (const device of [server.device, context]) device.onEvent((event) => events.push(event));
+  const [first, second] = await Promise.all(
+    [server.device, context].map((device) => device.openXrcDomain({ name: 'a' })),
+  );
+  const target = await first.createTarget();
+  const opened = await second.openTarget(target.qpNum);
+  const { psn } = opened.connectionData();
+  await target.toInit();
+  await target.modify({ qpState: 'ERR' });
+  await expect(opened.closed).rejects.toMatchObject({ code: 'ERR_ROCE_QP_FAILED' });
+  await opened.modify({ qpState: 'RESET' });
+  expect(opened.connectionData().psn).not.toBe(psn);
+  const { closed } = target;
+  await target.toInit();
+  await opened.modify({ qpState: 'ERR' });
+  await opened.modify({ qpState: 'RESET' });
+  await expect(closed).rejects.toMatchObject({ code: 'ERR_ROCE_QP_FAILED' });
+  const end = opened.closed;
+  await opened.close();
+  await end;
+  expect(events).toEqual([]);
+  await context.close();
+});

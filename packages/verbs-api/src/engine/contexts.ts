@@ -3,7 +3,7 @@
  * without the others'. The engine closes with the last one.
  */
 import type { CmEvent } from '@node-roce/cm';
-import type { AsyncEvent, RingFactory } from '@node-roce/transport';
+import type { AsyncEvent, QpAttr, RingFactory } from '@node-roce/transport';
 import type { PortEvent } from '../async-events.ts';
 import type { Diagnostic } from '../diagnostics.ts';
 import { type CommandName, type Commands, rowOf } from './commands.ts';
@@ -17,6 +17,8 @@ export type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 /** The events of the engine and its port that a context gets. */
 export interface ContextListener extends EngineEvents {
   onPortEvent(event: PortEvent): void;
+  /** A context has modified a queue pair, which others may have open, too. */
+  onModified(qpn: number, attr: QpAttr): void;
 }
 
 /** Takes the engine's events to the contexts, which exist only after the engine. */
@@ -84,6 +86,11 @@ export class SharedEngine {
     this.#hub.contexts.add(context);
     this.#open.add(context);
     return context;
+  }
+
+  /** One of the contexts has modified a queue pair. */
+  modified(qpn: number, attr: QpAttr): void {
+    for (const { listener } of this.#hub.contexts) listener?.onModified(qpn, attr);
   }
 
   /** Ends a context. Resolves when its objects, and with the last context the engine, are gone. */
@@ -193,6 +200,7 @@ export class EngineContext implements Engine {
   #noted<R>(name: CommandName, args: readonly unknown[], result: R): R {
     this.#owned.created(name, args, result);
     this.#owned.destroyed(name, args);
+    if (name === 'modifyQp') this.#shared.modified(...(args as Parameters<Commands['modifyQp']>));
     return result;
   }
 
