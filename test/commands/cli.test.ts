@@ -2,10 +2,10 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { runRoce } from '../../packages/cli/testing/roce.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -499,6 +499,44 @@ test('devinfo shows a device that serves programs, by its socket', async () => {
   expect(await roce('devinfo', '--socket', socket)).toMatchObject({
     code: 1,
     err: expect.stringContaining('no device answers there'),
+  });
+});
+
+describe('run, with the socket of a program that accepts and does not answer,', () => {
+  const silent = async (name: string) => {
+    const socket = join(folder, name);
+    const accepted: Socket[] = [];
+    const server = createServer((each) => accepted.push(each.on('error', () => {})));
+    onTestFinished(() => void server.close());
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    const command = new Roce(['run', '--socket', socket, 'true']);
+    await command.said(`roce run: waiting for a device to answer at ${socket}\n`);
+    return { socket, accepted, command };
+  };
+
+  test('says what it waits for; that the program goes away is an error with the name of the socket', async () => {
+    const { socket, accepted, command } = await silent('silent.sock');
+    for (const each of accepted) each.destroy();
+    expect(await command.result).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`roce: ${socket}: no device answers there`),
+    });
+  });
+
+  test('ends at the first Ctrl-C', async () => {
+    const { accepted, command } = await silent('silent-2.sock');
+    command.child.kill('SIGINT');
+    expect(await command.result).toMatchObject({ code: 130, err: expect.stringContaining('interrupted') });
+    for (const each of accepted) each.destroy();
+  });
+
+  test('gives up in the end, and names the socket', { tags: ['slow'] }, async () => {
+    const { socket, accepted, command } = await silent('silent-3.sock');
+    expect(await command.result).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`roce: ${socket}: no device answered within 120 s`),
+    });
+    for (const each of accepted) each.destroy();
   });
 });
 

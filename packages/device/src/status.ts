@@ -31,28 +31,30 @@ export interface HeldDevice {
 /**
  * Connects to the device at this socket; undefined where none answers. A device that ends at this moment may take the connection, and does not answer.
  *
- * @param patience ms that it may take to answer
+ * @param signal ends the wait for an answer
+ * @throws the signal's reason, once it is aborted
  */
-export async function holdDevice(path: string, patience: number): Promise<HeldDevice | undefined> {
-  const socket = connect(path);
-  const status = await statusOver(socket, patience);
-  if (status === undefined) {
-    socket.destroy();
-    return undefined;
-  }
-  socket.setTimeout(0);
-  return { socket: socket.on('error', () => {}), status };
+export async function holdDevice(path: string, signal: AbortSignal): Promise<HeldDevice | undefined> {
+  signal.throwIfAborted();
+  const socket = connect(path).on('error', () => {});
+  const abandon = () => void socket.destroy();
+  signal.addEventListener('abort', abandon, { once: true });
+  const status = await statusOver(socket);
+  signal.removeEventListener('abort', abandon);
+  if (status !== undefined) return { socket, status };
+  socket.destroy();
+  signal.throwIfAborted();
+  return undefined;
 }
 
-/** Asks the device at this socket; undefined where none answers. */
+/** Asks the device at this socket; undefined where none answers soon. */
 export async function deviceStatus(path: string): Promise<DeviceStatus | undefined> {
-  const held = await holdDevice(path, ANSWER_MS);
+  const held = await holdDevice(path, AbortSignal.timeout(ANSWER_MS)).catch(() => undefined);
   held?.socket.destroy();
   return held?.status;
 }
 
-async function statusOver(socket: Socket, patience: number): Promise<DeviceStatus | undefined> {
-  socket.setTimeout(patience, () => socket.destroy(new Error('no answer')));
+async function statusOver(socket: Socket): Promise<DeviceStatus | undefined> {
   socket.write(message(CALLS.STATUS.number));
   let reply = Buffer.alloc(0);
   try {

@@ -32,8 +32,11 @@ interface Given {
 
 /** Signals that are passed on to the program. */
 const PASSED = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGCONT'] as const;
-/** How long a device may take to answer, in milliseconds (on a busy machine, the start of Node alone takes many seconds), and how long one that was started here stays, in seconds. */
-const START_MS = 120_000;
+/** How long a device may take to answer, in seconds: on a busy machine, the start of Node alone takes many. */
+const ANSWER_SECONDS = 120;
+/** Milliseconds until a user is told what the command waits for. */
+const SILENCE_MS = 3000;
+/** How long a device that was started here stays without programs. */
 const IDLE_SECONDS = 10;
 
 /** As the shell has it: no such program, or one that cannot be run. */
@@ -44,8 +47,12 @@ function fault(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-/** Starts a device in the background, and waits until it answers. */
-async function startDevice(address: string | undefined, path: string, probes: boolean): Promise<HeldDevice> {
+/** Starts a device in the background, and waits until it answers. Throws the signal's reason, once it is aborted. */
+async function startDevice(
+  { bind: address, probes }: Given,
+  path: string,
+  signal: AbortSignal,
+): Promise<HeldDevice> {
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
   const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
@@ -59,14 +66,10 @@ async function startDevice(address: string | undefined, path: string, probes: bo
   let end: string | undefined;
   device.once('error', ({ message }) => (end = message));
   device.once('exit', (code, signal) => (end = signal ? `it was ended by ${signal}` : `exit code ${code}`));
-  const until = performance.now() + START_MS;
   for (;;) {
-    const held = await holdDevice(path, START_MS);
+    const held = await holdDevice(path, signal);
     if (held !== undefined) return held;
-    if (performance.now() > until) {
-      device.kill();
-      end = `it did not answer within ${START_MS / 1000} s`;
-    } else if (end === undefined || (await answersSoon(path))) {
+    if (end === undefined || (await answersSoon(path))) {
       // Another one may have been faster: then ours has ended, and that one answers.
       await sleep(20);
       continue;
@@ -94,6 +97,33 @@ function checkNetwork(path: string, { network }: DeviceStatus): void {
   );
 }
 
+/** The device at the socket, or one that is started for it. */
+async function findDevice(given: Given, path: string, terminal: Terminal): Promise<HeldDevice> {
+  const limit = AbortSignal.timeout(ANSWER_SECONDS * 1000);
+  const signal = AbortSignal.any([limit, terminal.signal]);
+  const tellingWhy = setTimeout(
+    () => terminal.message(`roce run: waiting for a device to answer at ${path}`),
+    SILENCE_MS,
+  );
+  try {
+    const held = await holdDevice(path, signal);
+    if (held !== undefined) return held;
+    if (given.socket === undefined) return await startDevice(given, path, signal);
+  } catch (error) {
+    if (error !== limit.reason) throw error;
+    const reason = (await isListening(path))
+      ? 'the program that listens there is stopped, or is no device'
+      : `${path}.log may have the reason`;
+    throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answered within ${ANSWER_SECONDS} s: ${reason}`);
+  } finally {
+    clearTimeout(tellingWhy);
+  }
+  throw fault(
+    'ERR_ROCE_NO_DEVICE',
+    `${path}: no device answers there; start one with roce device --socket ${path}`,
+  );
+}
+
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   const [program, ...rest] = args;
   const refusal = whyNot(program, terminal.env);
@@ -107,15 +137,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   // First: what answers in a folder that another user prepared is that user's.
   if (given.socket === undefined) prepareFolder(dirname(path));
   // It keeps the device while the program starts.
-  let held = await holdDevice(path, START_MS);
-  if (held === undefined) {
-    if (given.socket !== undefined)
-      throw fault(
-        'ERR_ROCE_NO_DEVICE',
-        `${path}: no device answers there; start one with roce device --socket ${path}`,
-      );
-    held = await startDevice(address, path, given.probes);
-  }
+  const held = await findDevice(given, path, terminal);
   if (given.socket !== undefined) checkNetwork(path, held.status);
   const child = spawn(program, rest, {
     stdio: 'inherit',
