@@ -1,12 +1,12 @@
 // A side whose RoCE is rxe's or ours: they share UDP port 4791, so that one has to go before the next comes.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { programEnvironment } from '@node-roce/device';
+import { PATIENCE } from '../../test/tiers/patience.mjs';
 
 /** Of perftest: device and index of the GID of IPv4. */
 const DEVICES = { rxe: '-d rxe0 -x 1', 'roce run': '-x 0' };
 /** 1.1 s: emulated, a peer may take longer than the 67 ms of perftest, and rxe would send all of its window again. */
 const ACK_TIMEOUT = 18;
-const PATIENCE = Number(process.env.ROCE_PATIENCE || 1);
 /** ms that a program may take. */
 const LIMIT = 60_000 * PATIENCE;
 /** ms that a device may be there. */

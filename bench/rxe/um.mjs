@@ -9,10 +9,11 @@ import { fileURLToPath } from 'node:url';
 import { Guest } from '../../test/capture/real/guest.mjs';
 import { buildGuest } from '../../test/interop/image.mjs';
 import { EXEC_PORT, umCommand } from '../../test/interop/um/guest.mjs';
+import { PATIENCE } from '../../test/tiers/patience.mjs';
 
 const path = (name) => fileURLToPath(new URL(name, import.meta.url));
 /** ms until a guest takes commands. */
-const BOOT = 60_000 * Number(process.env.ROCE_PATIENCE || 1);
+const BOOT = 60_000 * PATIENCE;
 /** Of the times in /proc/PID/stat, a second. */
 const TICKS = 100;
 /** The side's end of the cable to the other one, in the side's namespace. */

@@ -15,6 +15,7 @@ import {
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, relative } from 'node:path';
+import { PATIENCE } from '../tiers/patience.mjs';
 
 /** An entry that nothing has used for so long is removed. */
 const UNUSED_DAYS = 14;
@@ -24,7 +25,6 @@ const WAIT_MINUTES = 40;
 const DAY = 86_400_000;
 const BUILDING = 'building-';
 const LOCK = 'lock';
-const patience = Number(process.env.ROCE_PATIENCE) || 1;
 
 /** Days since a file or directory was changed or used. */
 export const daysSince = (path) => (Date.now() - statSync(path).mtimeMs) / DAY;
@@ -85,7 +85,7 @@ export class Cache {
     try {
       if (lock('--nonblock').status !== 0) {
         const holder = readFileSync(path, 'utf8').trim();
-        const limit = WAIT_MINUTES * patience;
+        const limit = WAIT_MINUTES * PATIENCE;
         console.error(
           `test:interop: ${holder || 'another process'} builds in ${this.folder}: waiting for it`,
         );

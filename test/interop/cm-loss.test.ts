@@ -1,9 +1,9 @@
 /** Connections at once each way over a bad network with the real rxe: all are made and ended, and nothing stays. */
 import { openDevice } from '@node-roce/verbs-api';
 import { afterEach, expect, inject, test } from 'vitest';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { equip, guestListens, guestResources, initiator, listener, placeOf } from './harness/cm-side.ts';
 import { Guest } from './harness/guest.ts';
-import { PATIENCE } from './harness/patience.ts';
 import { isFixedSample } from './harness/sample.ts';
 
 const guest = new Guest(inject('guest9000'));

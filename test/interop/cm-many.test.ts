@@ -1,9 +1,9 @@
 /** Many connections with the real rxe, one after the other: nothing of them stays on either side. */
 import { openDevice } from '@node-roce/verbs-api';
 import { expect, inject, test } from 'vitest';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { equip, guestListens, guestResources, initiator, listener, placeOf } from './harness/cm-side.ts';
 import { Guest } from './harness/guest.ts';
-import { PATIENCE } from './harness/patience.ts';
 
 const guest = new Guest(inject('guest9000'));
 const place = placeOf(guest.address, 4);

@@ -1,9 +1,9 @@
 /** `roce perf` and the unmodified programs of perftest on a real rxe, both ways round. */
 import { spawn } from 'node:child_process';
 import { afterEach, describe, expect, inject, test } from 'vitest';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { difference, Guest } from './harness/guest.ts';
 import { eachValue } from './harness/pairwise.ts';
-import { PATIENCE } from './harness/patience.ts';
 import { type PerfCase, type PerfReport, playPerf } from './harness/perftest.ts';
 import { perfCases } from './harness/perftest-cases.ts';
 import { TROUBLE } from './harness/pingpong.ts';

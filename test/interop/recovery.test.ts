@@ -9,9 +9,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Recovery } from '@node-roce/transport';
 import { describe, expect, inject, test } from 'vitest';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { LinkUp } from './harness/connect.ts';
 import { difference, Guest } from './harness/guest.ts';
-import { PATIENCE } from './harness/patience.ts';
 import { isFixedSample } from './harness/sample.ts';
 import { WireCapture } from './harness/wire.ts';
 

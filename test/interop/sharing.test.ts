@@ -2,10 +2,10 @@
 import { openDevice } from '@node-roce/verbs-api';
 import { afterEach, expect, inject, test } from 'vitest';
 import { type Member, type Outside, type Point, storm } from '../links/sharing/members.ts';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { VerbsAgent } from './harness/agent.ts';
 import { Ends, gidHex, type QueuePairs } from './harness/connect.ts';
 import { GID_INDEX, Guest } from './harness/guest.ts';
-import { PATIENCE } from './harness/patience.ts';
 
 const guest = new Guest(inject('guest9000'));
 const KILLS = Number(process.env.ROCE_SHARING_KILLS ?? 6);

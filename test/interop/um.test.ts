@@ -3,9 +3,9 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { Guest } from './harness/guest.ts';
 import { GuestMachine } from './harness/machine.ts';
-import { PATIENCE } from './harness/patience.ts';
 
 const KERNEL = process.env.ROCE_GUEST_UM!;
 const folder = () => mkdtempSync(join(tmpdir(), 'um-test-'));

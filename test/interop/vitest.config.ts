@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { PATIENCE } from '../tiers/patience.mjs';
 import { secondRuns } from '../tiers/second-runs.ts';
-import { PATIENCE } from './harness/patience.ts';
 import { isFixedSample, SAMPLE } from './harness/sample.ts';
 import { HOST_PROGRAMS } from './host-programs.mjs';
 

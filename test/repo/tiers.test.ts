@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { patienceOf } from '../tiers/patience.mjs';
 // @ts-expect-error: plain JavaScript
 import { format, missing, parse } from '../tiers/results.mjs';
 // @ts-expect-error: plain JavaScript
@@ -26,6 +27,20 @@ interface Step {
 test('fast-check draws the same cases in each run', () => {
   const [one, two] = [1, 2].map(() => fc.sample(fc.uint8Array({ minLength: 16 }), 10));
   expect(one).toEqual(two);
+});
+
+test('ROCE_PATIENCE is a factor: 1 without it, and no text that is none', () => {
+  for (const [text, factor] of [
+    ['', 1],
+    ['3', 3],
+    ['0.5', 0.5],
+  ] as const)
+    expect(patienceOf({ ROCE_PATIENCE: text })).toBe(factor);
+  expect(patienceOf({})).toBe(1);
+  for (const text of ['0', '-1', 'three', '3x', 'Infinity'])
+    expect(() => patienceOf({ ROCE_PATIENCE: text })).toThrow(
+      `ROCE_PATIENCE=${text}: expected a number above 0`,
+    );
 });
 
 describe('a step', () => {

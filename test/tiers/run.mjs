@@ -6,6 +6,7 @@
 // ROCE_PATIENCE=3 makes each budget three times as long, for a machine that has other work.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { PATIENCE } from './patience.mjs';
 import { machine, missing, record, rows } from './results.mjs';
 import { runStep } from './step.mjs';
 import { CI, CI_MINUTES, choose, LONG, minutesLeft } from './steps.mjs';
@@ -60,7 +61,6 @@ if (tier === 'long' && before) fail(`the result belongs to a commit; commit firs
 console.log(`== ${tier}: ${chosen.length} steps of ${commit || 'no commit'} on ${machine()}`);
 
 const outcomes = [];
-const patience = Number(process.env.ROCE_PATIENCE ?? 1);
 const started = performance.now();
 const prepared = prepareAll(chosen);
 for (const { minutes, ...rest } of chosen) {
@@ -72,7 +72,7 @@ for (const { minutes, ...rest } of chosen) {
   }
   const step = {
     ...rest,
-    minutes: minutesLeft(minutes, MINUTES[tier], performance.now() - started) * patience,
+    minutes: minutesLeft(minutes, MINUTES[tier], performance.now() - started) * PATIENCE,
   };
   console.log(`== ${step.name}: ${step.command} (at most ${step.minutes} min)`);
   const outcome = await runStep(step, { cwd: root });

@@ -4,8 +4,8 @@ import { closeSync, existsSync, mkdirSync, openSync, renameSync } from 'node:fs'
 import { connect, createServer } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { PATIENCE } from '../../tiers/patience.mjs';
 
-const PATIENCE = Number(process.env.ROCE_PATIENCE || 1);
 const BOOT_TIMEOUT = 420_000;
 
 async function freePort() {

@@ -20,6 +20,7 @@ import { fileURLToPath, URL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { buildGuest, installPackages } from '../../interop/image.mjs';
 import { call } from '../../interop/packages.mjs';
+import { PATIENCE } from '../../tiers/patience.mjs';
 import { Guest } from './guest.mjs';
 import { readCapture } from './pcap.mjs';
 import { isUnseen, PAIRS, RUNS, seedOf } from './runs.mjs';
@@ -28,8 +29,6 @@ import { deriveTruth, isTimely, truthJson, truthText } from './truth.mjs';
 const PATH_MTU = 1024; // of rxe on a network with an MTU of 1500
 /** A run whose capture is not timely is recorded so often. */
 const ATTEMPTS = 3;
-/** Factor on all limits of time, for a machine that has other work. */
-const PATIENCE = Number(process.env.ROCE_PATIENCE || 1);
 const TRACING = '/sys/kernel/tracing';
 const here = fileURLToPath(new URL('.', import.meta.url));
 const output = join(here, 'captures');

@@ -1,8 +1,8 @@
 /** A guest that runs, as tests use it: commands, rxe's counters, faults on its network. */
+import { PATIENCE } from '../../tiers/patience.mjs';
 import type { Bridge } from './bridge.ts';
 import { GuestProcess, type Result } from './exec.ts';
 import { clearFaults, endLosses, raiseFaults } from './netem.ts';
-import { PATIENCE } from './patience.ts';
 
 /** The facts by which a test reaches a guest that another process started. Plain data. */
 export interface GuestAddress extends Bridge {

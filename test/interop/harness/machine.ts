@@ -15,11 +15,11 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { PATIENCE } from '../../tiers/patience.mjs';
 import { EXEC_PORT, isTracingRefused, umCommand } from '../um/guest.mjs';
 import { bridgeOf, dropBridge, guestEnd, macOf, raiseBridge } from './bridge.ts';
 import type { GuestAddress } from './guest.ts';
 import { keep, LOGS } from './logs.ts';
-import { PATIENCE } from './patience.ts';
 import { end, spawnTethered } from './process.ts';
 
 /** User-Mode Linux (the kernel as a program), emulation by QEMU, or QEMU with KVM. */

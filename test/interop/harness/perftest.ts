@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { expect, onTestFinished } from 'vitest';
 import { LOOK_TWICE, threadsHere, threadsOf } from '../../tiers/hung.ts';
+import { PATIENCE } from '../../tiers/patience.mjs';
 import { GID_INDEX, type Guest } from './guest.ts';
-import { PATIENCE } from './patience.ts';
 import { ROCE } from './roce.ts';
 
 export interface PerfCase {

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { DeviceServer } from '@node-roce/device';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { listening } from '../../programs/programs.ts';
+import { PATIENCE } from '../../tiers/patience.mjs';
 import { GID_INDEX, type Guest } from './guest.ts';
 import { mountHost, unmountHost } from './host-root.ts';
-import { PATIENCE } from './patience.ts';
 import { type Playing, startHere, startThere } from './programs.ts';
 
 /** Of a quiet machine: commands in the guest get more by `Guest.exec`. */
