@@ -160,8 +160,13 @@ test('a list that is learned again keeps its reasons', async () => {
   const file = join(ownFolder(), 'list.json');
   const list = { device: 'mine', deviations: { 'KEY-01': { is: 'x', because: 'a reason' } } };
   writeFileSync(file, JSON.stringify(list));
-  expect((await conform('--rule', 'PSN-01', '--learn', file)).code).toBe(0);
+  const { code, err } = await conform('--rule', 'PSN-01', '--learn', file);
+  expect(code).toBe(0);
   expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(list);
+  // It may be the wrong file.
+  expect(err).toBe(
+    `roce conform: ${file} is the list of "mine", and keeps this name; the device that was tested is "model"\n`,
+  );
   writeFileSync(file, '{');
   expect(await conform('--rule', 'PSN-01', '--learn', file)).toMatchObject({
     code: 2,
@@ -169,6 +174,25 @@ test('a list that is learned again keeps its reasons', async () => {
     err: expect.stringContaining(`--learn ${file}: `),
   });
   expect(readFileSync(file, 'utf8')).toBe('{');
+});
+
+test('a list that is learned beside another one has its own name and reasons, and the other one’s reasons', async () => {
+  const folder = ownFolder();
+  const [other, file] = ['other.json', 'list.json'].map((name) => join(folder, name));
+  const of = (because: string) => ({ is: 'x', because });
+  const both = (device: string, deviations: object) => JSON.stringify({ device, seen: 'then', deviations });
+  writeFileSync(other, both('other', { 'KEY-01': of('theirs'), 'KEY-02': of('theirs') }));
+  const args = ['--rule', 'PSN-01', '--device', other, '--learn', file];
+  expect(await conform(...args)).toMatchObject({ code: 0, err: '' });
+  const learned = { device: 'model', deviations: { 'KEY-01': of('theirs'), 'KEY-02': of('theirs') } };
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(learned);
+  writeFileSync(file, both('model', { 'KEY-01': of('mine') }));
+  expect(await conform(...args)).toMatchObject({ code: 0, err: '' });
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({
+    device: 'model',
+    seen: 'then',
+    deviations: { 'KEY-01': of('mine'), 'KEY-02': of('theirs') },
+  });
 });
 
 test('a run in which nothing could be tested is not passed', async () => {

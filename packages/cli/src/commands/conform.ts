@@ -93,8 +93,8 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
   const ofCaptures = passiveNames?.find((name) => isOfCapturesOnly(name));
   if (ofCaptures !== undefined) throw new UsageError(`${ofCaptures}: judges captures only (--capture FILE)`);
   const known = await knownList(given.device);
-  const before = known ?? (await learnedBefore(given.learn));
-  const plan: Plan = { chosen, passive, known, before, others: await otherResults(given) };
+  const learned = await learnedBefore(given.learn);
+  const plan: Plan = { chosen, passive, known, learned, others: await otherResults(given) };
   const { via = 'agent' } = given;
   if (via === 'model') {
     expectWritable(given);
@@ -120,8 +120,8 @@ interface Plan {
   /** Rules about the packets of the others. */
   passive: readonly NamedRule[];
   known: KnownList | undefined;
-  /** A list that is learned keeps its reasons. */
-  before: KnownList | undefined;
+  /** The list in the file that --learn writes. */
+  learned: KnownList | undefined;
   /** Further columns of the page. */
   others: readonly PlainResults[];
 }
@@ -179,6 +179,23 @@ async function knownList(name: string | undefined): Promise<KnownList | undefine
   }
 }
 
+/** Writes what was learned into the file. A file that is there keeps its name for the device: it may be the user's own, or of another way to the device. */
+async function writeLearned(
+  file: string,
+  played: readonly Result[],
+  { name }: DeviceInfo,
+  { known, learned }: Plan,
+  terminal: Terminal,
+): Promise<void> {
+  const deviations = { ...known?.deviations, ...learned?.deviations };
+  const list = learn(played, name, { ...known, device: name, seen: undefined, ...learned, deviations });
+  await writeFile(file, `${JSON.stringify(list, null, 2)}\n`);
+  if (list.device !== name)
+    terminal.message(
+      `roce conform: ${file} is the list of "${list.device}", and keeps this name; the device that was tested is "${name}"`,
+    );
+}
+
 /** The list that --learn is to write over. */
 async function learnedBefore(file: string | undefined): Promise<KnownList | undefined> {
   if (file === undefined) return undefined;
@@ -210,12 +227,13 @@ async function overNetwork(
 }
 
 async function judge(
-  { chosen, passive, known, before, others }: Plan,
+  plan: Plan,
   bench: Bench | (() => Bench),
   device: DeviceInfo,
   given: Given,
   terminal: Terminal,
 ): Promise<number> {
+  const { chosen, passive, known, others } = plan;
   const { repeat, strict = false, json } = given;
   let count = 0;
   const show = (result: Result, all: readonly Result[] = [result]) => {
@@ -243,8 +261,7 @@ async function judge(
   try {
     await write(results, device, given);
     if (given.html) await writeFile(given.html, resultsHtml([resultsJson(results, device), ...others]));
-    if (given.learn)
-      await writeFile(given.learn, `${JSON.stringify(learn(played, device.name, before), null, 2)}\n`);
+    if (given.learn) await writeLearned(given.learn, played, device, plan, terminal);
   } catch (error) {
     terminal.message(`roce conform: ${(error as Error).message}`);
     return CANNOT;
