@@ -510,11 +510,13 @@ describe('run, with the socket of a program that accepts and does not answer,', 
     onTestFinished(() => void server.close());
     await new Promise<void>((resolve) => server.listen(socket, resolve));
     const command = new Roce(['run', '--socket', socket, 'true']);
-    await command.said(`roce run: waiting for a device to answer at ${socket}\n`);
+    await command.said(`roce run: waiting for an answer at ${socket}: `);
     return { socket, accepted, command };
   };
 
-  test('says what it waits for; that the program goes away is an error with the name of the socket', async () => {
+  test('says what it waits for; that the program goes away is an error with the name of the socket', {
+    tags: ['slow', 'gate'],
+  }, async () => {
     const { socket, accepted, command } = await silent('silent.sock');
     for (const each of accepted) each.destroy();
     expect(await command.result).toMatchObject({
@@ -523,7 +525,7 @@ describe('run, with the socket of a program that accepts and does not answer,', 
     });
   });
 
-  test('ends at the first Ctrl-C', async () => {
+  test('ends at the first Ctrl-C', { tags: ['slow'] }, async () => {
     const { accepted, command } = await silent('silent-2.sock');
     command.child.kill('SIGINT');
     expect(await command.result).toMatchObject({ code: 130, err: expect.stringContaining('interrupted') });

@@ -381,6 +381,9 @@ print(v.ibv_create_cq(v.ibv_open_device(device), 1 << 30, None, None, 0))
   });
 });
 
+/** What `roce run` printed, without the line about a device that is silent for seconds, as on a busy machine. */
+const withoutWait = (stderr: string) => stderr.replace(/^roce run: waiting for an answer at .*\n/m, '');
+
 test.skipIf(missing !== undefined)('the demo captures every packet, and every ICRC is right', () => {
   const folder = mkdtempSync(join(tmpdir(), 'roce-demo-run-'));
   const demo = fileURLToPath(new URL('../../scripts/demo-run.mjs', import.meta.url));
@@ -390,7 +393,7 @@ test.skipIf(missing !== undefined)('the demo captures every packet, and every IC
     timeout: 240_000,
   });
   rmSync(folder, { recursive: true });
-  expect(ran.stderr).toBe('');
+  expect(withoutWait(ran.stderr)).toBe('');
   expect(ran.status).toBe(0);
   const [, packets, right] = /(\d+) RoCE v2 packets, ICRC right in (\d+), wrong in 0,/.exec(ran.stdout) ?? [];
   expect(right).toBe(packets);
@@ -411,7 +414,7 @@ describe.skipIf(missing !== undefined)('roce run', () => {
   test('starts a device where none is there, and uses it again', () => {
     for (let i = 0; i < 2; i++) {
       const { status, stdout, stderr } = run('-a', '127.0.0.73', 'ibv_devinfo');
-      expect(stderr).toBe('');
+      expect(withoutWait(stderr)).toBe('');
       expect(stdout).toMatch(/hca_id:\s+roce0/);
       expect(status).toBe(0);
     }
@@ -553,7 +556,7 @@ describe.skipIf(missing !== undefined)('roce run', () => {
   test('waits for a device that starts slowly', { tags: ['slow'] }, () => {
     const code = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)),0,0,16000)';
     const { status, stdout, stderr } = runWith(code, '-a', '127.0.0.75', 'echo', 'it ran');
-    expect([status, stdout, stderr]).toEqual([0, 'it ran\n', '']);
+    expect([status, stdout, withoutWait(stderr)]).toEqual([0, 'it ran\n', '']);
   });
 
   test('starts a device where the one that is there ends at this moment', async () => {
@@ -569,7 +572,7 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     const args = [roce, 'run', '-a', '127.0.0.76', 'ibv_devinfo'];
     const child = spawn(process.execPath, args, { env: environment });
     const [out, err] = await Promise.all([child.stdout.toArray(), child.stderr.toArray()]);
-    expect(err.join('')).toBe('');
+    expect(withoutWait(err.join(''))).toBe('');
     expect(out.join('')).toMatch(/hca_id:\s+roce0/);
   });
 

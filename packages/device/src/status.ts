@@ -22,6 +22,9 @@ export interface DeviceStatus {
 /** How long a device whose status is asked for may take to answer, in milliseconds. */
 const ANSWER_MS = 5_000;
 
+/** Milliseconds without an answer after which somebody is told what is waited for. */
+const SILENCE_MS = 5_000;
+
 /** A connection to a device that has answered on it: `roce device --idle` stays for as long as it is open. */
 export interface HeldDevice {
   socket: Socket;
@@ -32,14 +35,24 @@ export interface HeldDevice {
  * Connects to the device at this socket; undefined where none answers. A device that ends at this moment may take the connection, and does not answer.
  *
  * @param signal ends the wait for an answer
+ * @param onSilence called if the connection is accepted, but nothing answers for some seconds
  * @throws the signal's reason, once it is aborted
  */
-export async function holdDevice(path: string, signal: AbortSignal): Promise<HeldDevice | undefined> {
+export async function holdDevice(
+  path: string,
+  signal: AbortSignal,
+  onSilence = (): void => {},
+): Promise<HeldDevice | undefined> {
   signal.throwIfAborted();
   const socket = connect(path).on('error', () => {});
   const abandon = () => void socket.destroy();
   signal.addEventListener('abort', abandon, { once: true });
+  let silence: NodeJS.Timeout | undefined;
+  socket.once('connect', () => {
+    silence = setTimeout(onSilence, SILENCE_MS);
+  });
   const status = await statusOver(socket);
+  clearTimeout(silence);
   signal.removeEventListener('abort', abandon);
   if (status !== undefined) return { socket, status };
   socket.destroy();

@@ -34,8 +34,6 @@ interface Given {
 const PASSED = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGCONT'] as const;
 /** How long a device may take to answer, in seconds: on a busy machine, the start of Node alone takes many. */
 const ANSWER_SECONDS = 120;
-/** Milliseconds until a user is told what the command waits for. */
-const SILENCE_MS = 3000;
 /** How long a device that was started here stays without programs. */
 const IDLE_SECONDS = 10;
 
@@ -47,11 +45,11 @@ function fault(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-/** Starts a device in the background, and waits until it answers. Throws the signal's reason, once it is aborted. */
+/** Starts a device in the background, and waits until `hold` has one that answers. */
 async function startDevice(
   { bind: address, probes }: Given,
   path: string,
-  signal: AbortSignal,
+  hold: () => Promise<HeldDevice | undefined>,
 ): Promise<HeldDevice> {
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
@@ -67,7 +65,7 @@ async function startDevice(
   device.once('error', ({ message }) => (end = message));
   device.once('exit', (code, signal) => (end = signal ? `it was ended by ${signal}` : `exit code ${code}`));
   for (;;) {
-    const held = await holdDevice(path, signal);
+    const held = await hold();
     if (held !== undefined) return held;
     if (end === undefined || (await answersSoon(path))) {
       // Another one may have been faster: then ours has ended, and that one answers.
@@ -101,22 +99,19 @@ function checkNetwork(path: string, { network }: DeviceStatus): void {
 async function findDevice(given: Given, path: string, terminal: Terminal): Promise<HeldDevice> {
   const limit = AbortSignal.timeout(ANSWER_SECONDS * 1000);
   const signal = AbortSignal.any([limit, terminal.signal]);
-  const tellingWhy = setTimeout(
-    () => terminal.message(`roce run: waiting for a device to answer at ${path}`),
-    SILENCE_MS,
-  );
+  const tell = () =>
+    terminal.message(`roce run: waiting for an answer at ${path}: the program there is silent so far`);
+  const hold = () => holdDevice(path, signal, tell);
   try {
-    const held = await holdDevice(path, signal);
+    const held = await hold();
     if (held !== undefined) return held;
-    if (given.socket === undefined) return await startDevice(given, path, signal);
+    if (given.socket === undefined) return await startDevice(given, path, hold);
   } catch (error) {
     if (error !== limit.reason) throw error;
     const reason = (await isListening(path))
       ? 'the program that listens there is stopped, or is no device'
       : `${path}.log may have the reason`;
     throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answered within ${ANSWER_SECONDS} s: ${reason}`);
-  } finally {
-    clearTimeout(tellingWhy);
   }
   throw fault(
     'ERR_ROCE_NO_DEVICE',
