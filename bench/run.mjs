@@ -1,14 +1,15 @@
 // npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --cpu [--compare REV] [--only PATTERN] [--quick] [--json FILE|-]
+// npm run bench -- --many [--compare REV] [--only PATTERN] [--quick] [--json FILE|-]
 // npm run bench -- --goals [--compare REV] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --tables [FOLDER] [--compare REV] [--rounds N] [--quick] [--json FILE|-]
 // npm run bench -- --start [FOLDER] [--json FILE|-]
 // npm run bench -- --write RESULT.json
 // npm run bench -- --page FILE [RESULT.json ...]
 //
-// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). With --goals: both kinds of rows
-// that have goals, and whether these are met (goals.mjs). With --tables: what the tables of the pages have, and with --write, these tables (tables.mjs). With
+// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). With --many: of
+// what it consists with many queue pairs (cpu/many.mjs). With --goals: both kinds of rows that have goals, and whether these are met (goals.mjs). With --tables: what the tables of the pages have, and with --write, these tables (tables.mjs). With
 // --start: import and size of the packed package (start.mjs). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md documents the rows.
@@ -17,6 +18,7 @@ import { parseArgs } from 'node:util';
 import { compare } from './compare/compare.mjs';
 import { conditions, describe } from './conditions.mjs';
 import { measureCpu } from './cpu/cpu.mjs';
+import { measureMany } from './cpu/many.mjs';
 import { goalLines, goalRows, judge } from './goals.mjs';
 import { profile } from './profile.mjs';
 import { lines } from './report.mjs';
@@ -28,6 +30,7 @@ import { tableRows, writeTables } from './tables.mjs';
 const USAGE = `usage: npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
        npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --cpu [--compare REV|DIRECTORY] [--only PATTERN] [--quick] [--json FILE|-]
+       npm run bench -- --many [--compare REV|DIRECTORY] [--only PATTERN] [--quick] [--json FILE|-]
        npm run bench -- --goals [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --tables [FOLDER] [--compare REV|DIRECTORY] [--rounds N] [--quick] [--json FILE|-]
        npm run bench -- --start [FOLDER] [--json FILE|-]
@@ -42,6 +45,7 @@ function options() {
         page: { type: 'string' },
         compare: { type: 'string' },
         cpu: { type: 'boolean', default: false },
+        many: { type: 'boolean', default: false },
         goals: { type: 'boolean', default: false },
         tables: { type: 'boolean', default: false },
         start: { type: 'boolean', default: false },
@@ -63,8 +67,9 @@ function options() {
     const folders = Number(values.start || values.tables);
     const operands = values.page === undefined ? folders : Number.POSITIVE_INFINITY;
     if (positionals.length > operands) throw new Error(`unexpected argument '${positionals[operands]}'`);
-    if (values.cpu && (values.profile || values.all || values.rounds))
-      throw new Error('--cpu takes no --all, --profile or --rounds');
+    const ofProcessor = values.cpu ? '--cpu' : values.many ? '--many' : undefined;
+    if (ofProcessor !== undefined && (values.profile || values.all || values.rounds))
+      throw new Error(`${ofProcessor} takes no --all, --profile or --rounds`);
     const chooses = values.goals || values.tables;
     if (chooses && (values.cpu || values.profile || values.all || values.only !== undefined))
       throw new Error(`--${values.goals ? 'goals' : 'tables'} takes no --all, --cpu, --only or --profile`);
@@ -187,14 +192,15 @@ async function orNothing(measure) {
   }
 }
 
-const besideCommit = async () => ({ ...start, ...(await (chosen.cpu ? measureCpu : compare)(chosen, say)) });
+const measures = chosen.cpu ? measureCpu : chosen.many ? measureMany : compare;
+const besideCommit = async () => ({ ...start, ...(await measures(chosen, say)) });
 const ofStart = async () => ({ ...start, start: measureStart(chosen.files[0], say) });
 
 async function measured() {
   if (chosen.start) return orNothing(ofStart);
   if (chosen.tables) return forPages();
   if (chosen.goals) return towardsGoals(goalRows());
-  return chosen.cpu || chosen.compare !== undefined ? orNothing(besideCommit) : besideOthers();
+  return measures !== compare || chosen.compare !== undefined ? orNothing(besideCommit) : besideOthers();
 }
 
 const report = await measured();

@@ -78,7 +78,7 @@ export const nodeRoce = (name, root) => ({
     return {
       async run(count) {
         if (kind !== 'many') return side.call('inThread', { count });
-        const rounds = Math.max(1, Math.round(count / plan.queuePairs));
+        const rounds = Math.max(1, Math.round(count / (plan.queuePairs * (plan.depth ?? 1))));
         return (await side.call('many', { rounds })).cpuNsPerMessage;
       },
       close: () => side.close(),

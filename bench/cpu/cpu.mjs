@@ -10,6 +10,7 @@ import { ROWS } from './rows.mjs';
 /** Slices of each contender, and seconds of processor time: of a slice, and before the first one. */
 const FULL = { slices: 24, slice: 0.08, warmUp: 1.5 };
 const QUICK = { slices: 4, slice: 0.02, warmUp: 0.1 };
+export const timesOf = (quick) => (quick ? QUICK : FULL);
 const FIRST_COUNT = 64;
 
 /** Messages of a slice, once the code is warm. */
@@ -101,7 +102,7 @@ export async function measureCpu({ compare: revision, only = '', quick }, say) {
     if (base !== undefined) contenders.splice(2, 0, nodeRoce(base.name, base.root));
     const results = [];
     for (const row of rows) {
-      const result = await measureRow(row, withOther(row, contenders), quick ? QUICK : FULL);
+      const result = await measureRow(row, withOther(row, contenders), timesOf(quick));
       results.push(result);
       for (const line of rowLines(result)) say(line);
     }
