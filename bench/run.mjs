@@ -8,9 +8,9 @@
 // npm run bench -- --write RESULT.json
 // npm run bench -- --page FILE [RESULT.json ...]
 //
-// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). With --many: of
-// what it consists with many queue pairs (cpu/many.mjs). With --goals: both kinds of rows that have goals, and whether these are met (goals.mjs). With --tables: what the tables of the pages have, and with --write, these tables (tables.mjs). With
-// --start: import and size of the packed package (start.mjs). Else it measures node-roce and
+// With --compare: the working tree and another commit (bench/compare). With --cpu: processor time in one thread (bench/cpu). With --many: the parts of that
+// with many queue pairs (cpu/many.mjs). With --goals: both kinds of rows that have goals, and whether these are met (goals.mjs). With --tables: what the tables of
+// the pages have, and with --write, these tables (tables.mjs). With --start: import and size of the packed package (start.mjs). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md documents the rows.
 import { writeFileSync } from 'node:fs';

@@ -5,6 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { partsOf } from './cpu/many.mjs';
 import { goalRows, ratioOf } from './goals.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -192,6 +193,29 @@ const goals = {
   },
 };
 
+const PARTS = {
+  'one queue pair, one place of memory': 'one',
+  '+ turns, ACKs and timers (64 queue pairs)': 'turns',
+  '+ cold state (1,000 queue pairs)': 'state',
+  '+ cold payload (1,000 places)': 'payload',
+  '= a WRITE on each of 1,000 queue pairs': 'all',
+};
+
+/** The parts of a message with 1,000 queue pairs, the working tree first. */
+const parts = {
+  rows: [],
+  render({ many }) {
+    if (many === undefined) return undefined;
+    const builds = many.toReversed();
+    const measured = builds.map(({ results }) => partsOf(results, 1000));
+    if (measured.includes(undefined)) return undefined;
+    return table(
+      ['', ...builds.map(({ name }) => name)],
+      Object.entries(PARTS).map(([title, part]) => [title, ...measured.map((one) => digits(one[part]))]),
+    );
+  },
+};
+
 const start = {
   rows: [],
   render({ start: measured }) {
@@ -266,6 +290,7 @@ export const TABLES = {
   cpu: byProcessor('row', Object.fromEntries(CPU.map((name) => [name, name]))),
   posting: byProcessor('posted', POSTED),
   losses,
+  parts,
   veth: rates(
     '',
     {
@@ -359,7 +384,7 @@ function conditions({ date, commit, machine, load, rounds }, file, toRoot) {
     `Linux ${/^\d+\.\d+/.exec(kernel)}`,
     `Node ${/\d+\.\d+/.exec(node)}`,
     ...(load === undefined ? [] : [`a load of ${load.toFixed(1)} at the start`]),
-    `${rounds} rounds`,
+    ...(rounds === undefined ? [] : [`${rounds} rounds`]),
   ];
   return `Measured on ${day(date)} at ${commit}: ${parts.join(', ')} ([results](${toRoot}${file})).`;
 }

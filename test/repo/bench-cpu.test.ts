@@ -1,10 +1,12 @@
-/** `npm run bench -- --cpu`: its order of turns and figures by sessions that record them; the command with both of a quick row's programs. */
+/** `npm run bench -- --cpu` and `--many`: their order of turns and figures by sessions that record them; the command with both of a quick row's programs. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { measureRow, rowLines, withOther } from '../../bench/cpu/cpu.mjs';
+// @ts-expect-error: plain JavaScript
+import { partsOf } from '../../bench/cpu/many.mjs';
 
 const run = promisify(execFile);
 const bench = join(import.meta.dirname, '../../bench/run.mjs');
@@ -107,6 +109,28 @@ test('a stream in C and in node-roce, the payload compared', { tags: ['slow'] },
     expect(names.sort()).toEqual(['C', 'C of 17a937cf', 'node-roce']);
     for (const { ns } of results) expect(ns).toBeGreaterThan(0);
   }
+});
+
+test('the parts of a message with many queue pairs add up to its time', () => {
+  const names = ['1 × 1', '64 × 1', '1,000 × 1', '1,000 × 1,000'];
+  const results = [900, 1500, 2400, 2800].map((ns, i) => ({ contender: names[i], ns }));
+  const parts = { count: 1000, one: 900, turns: 600, state: 900, payload: 400, all: 2800 };
+  expect(partsOf(results, 1000)).toEqual(parts);
+  expect(partsOf(results, 10_000)).toBeUndefined();
+});
+
+test('--many: each variant that --only matches, by one build', { tags: ['slow'] }, async () => {
+  const args = [bench, '--many', '--quick', '--only', '^(1|64) ×', '--json', '-'];
+  const { many } = JSON.parse((await run(process.execPath, args)).stdout);
+  expect(many).toHaveLength(1);
+  const [{ results, missing }] = many;
+  expect(results.map(({ contender }: { contender: string }) => contender)).toEqual([
+    '1 × 1',
+    '1 × 1,000',
+    '64 × 1',
+  ]);
+  for (const { ns } of results) expect(ns).toBeGreaterThan(0);
+  expect(missing).toEqual([]);
 });
 
 test('an option that it does not take is named, exit code 2', async () => {
