@@ -22,7 +22,7 @@ const FEW = variant(WARM, 1);
 const COUNTS = [1000, 10_000];
 
 /** `queue pairs × places`. */
-export const VARIANTS = [
+const VARIANTS = [
   ONE,
   variant(1, OUTSTANDING),
   FEW,
