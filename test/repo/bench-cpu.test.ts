@@ -101,7 +101,7 @@ test('a row beside another has slices of both from each build, the working tree 
 });
 
 test('a stream in C and in node-roce, the payload compared', { tags: ['slow'] }, async () => {
-  const args = [bench, '--cpu', '--quick', '--only', 'SEND 64 B$|round trip', '--json', '-'];
+  const args = [bench, '--cpu', '--quick', '--only', 'SEND 64 B$|round trip of 64 B$', '--json', '-'];
   const { rows } = JSON.parse((await run(process.execPath, args)).stdout);
   expect(rows).toHaveLength(2);
   for (const { results, missing } of rows) {
