@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { partsOf } from './cpu/many.mjs';
+import { COUNTS, partsOf } from './cpu/many.mjs';
 import { goalRows, ratioOf } from './goals.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -196,22 +196,26 @@ const goals = {
 const PARTS = {
   'one queue pair, one place of memory': 'one',
   '+ turns, ACKs and timers (64 queue pairs)': 'turns',
-  '+ cold state (1,000 queue pairs)': 'state',
-  '+ cold payload (1,000 places)': 'payload',
-  '= a WRITE on each of 1,000 queue pairs': 'all',
+  '+ cold state (all queue pairs)': 'state',
+  '+ cold payload (one place for each)': 'payload',
+  '= a WRITE on each queue pair': 'all',
 };
 
-/** The parts of a message with 1,000 queue pairs, the working tree first. */
+/** The parts of a message with many queue pairs, the working tree first. */
 const parts = {
   rows: [],
   render({ many }) {
     if (many === undefined) return undefined;
-    const builds = many.toReversed();
-    const measured = builds.map(({ results }) => partsOf(results, 1000));
-    if (measured.includes(undefined)) return undefined;
+    const columns = COUNTS.flatMap((count) =>
+      many.toReversed().map(({ name, results }) => ({
+        title: `${name}, ${count.toLocaleString('en')} queue pairs`,
+        parts: partsOf(results, count),
+      })),
+    ).filter((column) => column.parts !== undefined);
+    if (columns.length === 0) return undefined;
     return table(
-      ['', ...builds.map(({ name }) => name)],
-      Object.entries(PARTS).map(([title, part]) => [title, ...measured.map((one) => digits(one[part]))]),
+      ['', ...columns.map(({ title }) => title)],
+      Object.entries(PARTS).map(([title, part]) => [title, ...columns.map((one) => digits(one.parts[part]))]),
     );
   },
 };

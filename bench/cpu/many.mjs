@@ -19,7 +19,8 @@ const variant = (queuePairs, places) => ({
 
 const ONE = variant(1, 1);
 const FEW = variant(WARM, 1);
-const COUNTS = [1000, 10_000];
+/** Of queue pairs that are more than the caches hold. */
+export const COUNTS = [1000, 10_000];
 
 /** `queue pairs × places`. */
 const VARIANTS = [
