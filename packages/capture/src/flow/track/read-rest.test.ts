@@ -63,3 +63,20 @@ test('a READ behind it, at a PSN that a path MTU leaves free, is a new one', () 
   expect(connections[0].aToB).toMatchObject({ requests: 2, retransmitted: 0 });
   expect(capture.messages.map(({ bytes }) => bytes)).toEqual([8192, 4096]);
 });
+
+test.each([
+  [256, 4],
+  [512, 2],
+])('its first part alone, of %i bytes: the answer to that does not end it', (bytes, packets) => {
+  const capture = read(new CaptureBuilder(), 0, 5, 1024);
+  read(capture, 60, 5, bytes);
+  response(capture, 62, 5, bytes);
+  read(capture, 63, 6, 1024 - bytes, bytes);
+  for (let i = 1; i < packets; i++) {
+    const part = packets === 2 ? 'ONLY' : i === 1 ? 'FIRST' : i === packets - 1 ? 'LAST' : 'MIDDLE';
+    capture.packet(64, 'b', `RC_RDMA_READ_RESPONSE_${part}`, { psn: 5 + i, payload: bytes });
+  }
+  const { connections } = capture.finish();
+  expect(connections[0]).toMatchObject({ pathMtu: bytes, aToB: { requests: 3, retransmitted: 2 } });
+  expect(capture.messages).toMatchObject([{ operation: 'RDMA_READ', bytes: 1024, outcome: 'completed' }]);
+});

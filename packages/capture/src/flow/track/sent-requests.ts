@@ -26,6 +26,8 @@ export class SentRequests {
   pathMtu = 0;
   /** The newest packet is a READ whose number of responses is not known. */
   protected openRead = false;
+  /** No longer than this is the path MTU, bytes: a READ was asked for up to the end of a packet. */
+  #mostPathMtu = MOST_PATH_MTU;
   /** Virtual address of the newest READ, in halves. */
   #vaHigh = 0;
   #vaLow = 0;
@@ -173,7 +175,7 @@ export class SentRequests {
 
   /**
    * A READ that asks for the rest of the newest one, or for a gap in it: at a PSN that no path MTU leaves free, so the bytes between the
-   * addresses of both are of as many packets.
+   * addresses of both are of as many packets. One that asks for its first part alone ends with a packet: the path MTU divides its length.
    */
   protected learnFromRest(psn: number, packet: RocePacket): void {
     if (!this.openRead || !packet.info.isReadRequest) return;
@@ -181,8 +183,9 @@ export class SentRequests {
     const slot = out.slot(out.tail - 1);
     const before = psn - out.psns[slot];
     const [length, rest] = [out.lengths[slot], rethLength(packet)];
-    if (length === UNKNOWN_LENGTH || before < 1 || before >= Math.ceil(length / MOST_PATH_MTU)) return;
-    if (rest === UNKNOWN_LENGTH) return;
+    if (length === UNKNOWN_LENGTH || rest === UNKNOWN_LENGTH) return;
+    if (before === 0 && rest < length) this.#boundPathMtu(rest & -rest);
+    if (before < 1 || before >= Math.ceil(length / this.#mostPathMtu)) return;
     const reth = packet.bth + packet.info.offsets.reth;
     const high = rethVaHigh(packet.bytes, reth) - this.#vaHigh;
     const skipped = high * 2 ** 32 + rethVaLow(packet.bytes, reth) - this.#vaLow;
@@ -190,11 +193,20 @@ export class SentRequests {
     if (skipped + rest <= length && Number.isInteger(bytes) && isPathMtu(bytes)) this.learnPathMtu(bytes);
   }
 
+  #boundPathMtu(bytes: number): void {
+    const [least] = PATH_MTUS;
+    if (bytes < least) return;
+    this.#mostPathMtu = Math.min(this.#mostPathMtu, bytes);
+    if (this.#mostPathMtu === least) this.learnPathMtu(least);
+  }
+
   /** Whether the READ in a slot may have so many responses, at one of the path MTUs. */
   protected isPossibleSpan(span: number, slot = this.out.slot(this.out.tail - 1)): boolean {
     const length = this.out.lengths[slot];
     if (length === UNKNOWN_LENGTH) return span >= 1 && span <= MOST_RESPONSES;
-    return PATH_MTUS.some((mtu) => Math.max(1, Math.ceil(length / mtu)) === span);
+    return PATH_MTUS.some(
+      (mtu) => mtu <= this.#mostPathMtu && Math.max(1, Math.ceil(length / mtu)) === span,
+    );
   }
 
   protected responsesOf(packet: RocePacket): number {
