@@ -285,7 +285,7 @@ export class RequesterTracker extends AnsweredRequests {
     const { time } = packet;
     const { classifier, out } = this;
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
-    if (packet.info.isReadRequest) this.early.askedAgain(psn, next, this.#isPartOfRead(psn, next));
+    if (asksForData(packet.opcode)) this.early.askedAgain(psn, next, this.#isPartOfRead(psn, next));
     else this.early.passed(psn);
     if (!this.reliable) return Taken.RETRANSMISSION;
     const rnrSince = classifier.evidence.rnrSince(psn);
