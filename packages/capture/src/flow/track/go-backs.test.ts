@@ -24,3 +24,31 @@ test('of two copies behind a NAK one may be late: neither is for certain the one
   expect([asked.retransmission, late.retransmission]).not.toContain(undefined);
   expect([asked.grade, late.grade]).not.toContain('certain');
 });
+
+test('behind two probes, of which one asks for an answer that the capture has: the NAK that follows is not for certain what is answered', () => {
+  const capture = new CaptureBuilder();
+  const options = { migReq: true };
+  send(capture, 0, 100, options);
+  ack(capture, 1, 100);
+  // Two µs to the sender and back.
+  for (const psn of [101, 102]) send(capture, 1000, psn, options);
+  ack(capture, 1001, 101, { syndrome: SEQUENCE_NAK });
+  for (const psn of [101, 102]) send(capture, 1003, psn, options);
+  ack(capture, 1004, 102);
+  // The ACK of 103, and the answer to the atomic, do not reach it; 105 and 106 do not reach the responder.
+  send(capture, 2000, 103, options);
+  const atomic = (time: number) => capture.packet(time, 'a', 'RC_FETCH_ADD', { psn: 104, ackReq: true });
+  atomic(2000);
+  for (const psn of [105, 106]) send(capture, 2000, psn, options);
+  ack(capture, 2001, 103);
+  for (const psn of [103, 106]) send(capture, 2053, psn, options);
+  ack(capture, 2054, 103);
+  ack(capture, 2054, 105, { syndrome: SEQUENCE_NAK });
+  atomic(2056);
+  for (const psn of [105, 106]) send(capture, 2056, psn, options);
+  ack(capture, 2058, 106);
+  capture.finish();
+  const again = capture.verdicts.slice(-4, -1);
+  expect(again.map(({ retransmission }) => retransmission)).not.toContain(undefined);
+  expect(again.map(({ grade }) => grade)).not.toContain('certain');
+});

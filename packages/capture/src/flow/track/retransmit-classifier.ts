@@ -115,7 +115,9 @@ export class RetransmitClassifier {
     const { psn, sentBy, heard } = sent;
     const running = sentBy - this.timer.start;
     const before = this.#goBacks.event;
-    const isProbeDue = sent.migReq && this.timer.isProbeDue(psn, sent.next, sent.end, sent.time);
+    // Of two probes the first may be for an answer that the capture has: its cause is unknown, and it ends no silence.
+    const since = this.timer.earliestStart;
+    const isProbeDue = sent.migReq && this.timer.isProbeDue(psn, sent.next, sent.end, sent.time, since);
     const { cause, begins } = this.#causeOf(sent);
     const event = this.#goBacks.event;
     const isPart = event !== undefined && psn >= event.start && psn < event.end && event.time <= sentBy;
@@ -262,8 +264,6 @@ export class RetransmitClassifier {
     if (isNak && psn > this.evidence.nakPsn && this.evidence.reordered) return 'unknown';
     // Of an earlier go-back-N perhaps, which was not seen to send it.
     if (isNak && this.#goBacks.mayBeOfEnded(sent)) return 'unknown';
-    // The answer to a probe may be what it is sent for.
-    if (isNak && migReq && this.#mayFollowProbe(sent)) return 'unknown';
     // It came in one burst with what was sent before the NAK could be known.
     if (isNak && !migReq && sent.lastNew > this.evidence.nakTime && time - sent.lastNew < BURST)
       return 'unknown';
@@ -312,6 +312,8 @@ export class RetransmitClassifier {
     )
       return 'unknown';
     const isMissing = this.evidence.missingPsn >= 0 && psn === this.evidence.missingPsn;
+    // The answer to a probe may be what it is sent for.
+    if ((isNak || isMissing) && migReq && this.#mayFollowProbe(sent)) return 'unknown';
     // A NAK behind it showed that it was missing: either may be what the sender answers.
     if (isMissing && !migReq && this.#likely.missingFrame === this.#likely.nakFrame) return 'unknown';
     if (isNak || isMissing) {
@@ -348,8 +350,7 @@ export class RetransmitClassifier {
    * later than the sender reacts.
    */
   #mayBeProbe({ time, migReq }: SentAgain, reaction: number, latency = 0): boolean {
-    const since = this.timer.unknownAt === this.timer.start ? this.timer.earlierStart : this.timer.start;
-    if (!migReq || time - since < MIN_PROBE) return false;
+    if (!migReq || time - this.timer.earliestStart < MIN_PROBE) return false;
     // Away from the sender also sooner: then it was on its way before.
     const isSooner =
       reaction < 0.9 * this.evidence.reaction && this.evidence.reaction < Number.POSITIVE_INFINITY;

@@ -71,9 +71,17 @@ export class RetryTimer {
     return this.lastProbe > Number.NEGATIVE_INFINITY || this.probeOver === time;
   }
 
-  /** A packet that comes again, which nothing asked for, may be a probe: the oldest that is not answered, or the newest. */
-  isProbeDue(psn: number, next: number, end: number, time: number): boolean {
-    return (psn === this.unacked || next === end) && time - this.start >= MIN_PROBE;
+  /** Since when nothing of the timer was seen, if the last go-back-N of unknown cause was not one of it. */
+  get earliestStart(): number {
+    return this.unknownAt === this.start ? this.earlierStart : this.start;
+  }
+
+  /**
+   * A packet that comes again, which nothing asked for, may be a probe: the oldest that is not answered, or the newest.
+   * @param since silence
+   */
+  isProbeDue(psn: number, next: number, end: number, time: number, since = this.start): boolean {
+    return (psn === this.unacked || next === end) && time - since >= MIN_PROBE;
   }
 
   /** Whether the retry timer can't have been the cause. */
