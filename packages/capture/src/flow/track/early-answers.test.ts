@@ -43,3 +43,29 @@ test('one that asks for the answer behind it as well goes back: the next packet 
   expect(capture.causes).toEqual(['implied-nak', 'implied-nak']);
   expect(capture.verdicts.at(-1)).toMatchObject({ repeatedFrame: true });
 });
+
+test('asking for what is missing does not start the time of a probe anew', () => {
+  const capture = send(new CaptureBuilder(), 0, 100, OPTIONS);
+  ack(capture, 10, 100, { id: 0 });
+  const part = (time: number, psn: number, which: 'FIRST' | 'MIDDLE' | 'LAST') =>
+    capture.packet(time, 'b', `RC_RDMA_READ_RESPONSE_${which}`, { id: 0, psn, payload: 1024 });
+  const ask = (time: number, psn: number, packets: number) =>
+    capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { ...OPTIONS, psn, length: packets * 1024 });
+  place(capture, 1000, 101);
+  ask(1000, 102, 4);
+  for (const [psn, which] of [
+    [103, 'MIDDLE'],
+    [105, 'LAST'],
+  ] as const)
+    part(1020, psn, which);
+  place(capture, 1020, 101);
+  // Up to the last one, which is here.
+  ask(1020, 102, 3);
+  part(1040, 102, 'FIRST');
+  place(capture, 1040, 101);
+  place(capture, 1050, 101);
+  answer(capture, 1060, 101);
+  capture.finish();
+  expect(capture.verdicts.filter(({ repeatedFrame }) => repeatedFrame)).toEqual([]);
+  expect(capture.causes.length).toBe(4);
+});

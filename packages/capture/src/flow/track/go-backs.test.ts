@@ -52,3 +52,73 @@ test('behind two probes, of which one asks for an answer that the capture has: t
   expect(again.map(({ retransmission }) => retransmission)).not.toContain(undefined);
   expect(again.map(({ grade }) => grade)).not.toContain('certain');
 });
+
+test('a probe after twice the time of the one before it, just when a timer would end: neither is certain', () => {
+  const capture = send(new CaptureBuilder(), 0, 100, { migReq: true });
+  ack(capture, 100, 100);
+  // 350 + 700 µs are 0.1 % more than 4.096 µs · 2^8.
+  for (const time of [200, 550, 1250]) send(capture, time, 101, { migReq: true });
+  ack(capture, 1350, 101);
+  capture.finish();
+  expect(capture.verdicts.at(-2)!.retransmission).not.toBe(undefined);
+  expect(capture.verdicts.at(-2)!.grade).not.toBe('certain');
+});
+
+/** At the sender, which answers a NAK at once. */
+function atSender() {
+  const capture = new CaptureBuilder();
+  const sent = (time: number, ...psns: number[]) => {
+    for (const psn of psns) send(capture, time, psn, { migReq: true });
+  };
+  sent(0, 100);
+  ack(capture, 20, 100);
+  sent(50, 101, 102);
+  ack(capture, 70, 101, { syndrome: SEQUENCE_NAK });
+  sent(70, 101, 102);
+  ack(capture, 90, 102);
+  /** Grades of the packets that come again after that. */
+  const grades = () => {
+    capture.finish();
+    const again = capture.verdicts.filter(({ retransmission }) => retransmission !== undefined);
+    return again.slice(2).map(({ grade }) => grade);
+  };
+  return { capture, sent, grades };
+}
+
+test('what comes after an RNR wait may be a probe: then the NAK that answers it is no certain cause', () => {
+  const { capture, sent, grades } = atSender();
+  sent(200, 103, 104, 105);
+  // 10 µs.
+  ack(capture, 220, 103, { syndrome: 0x21 });
+  sent(230, 103, 104, 105);
+  ack(capture, 250, 103, { syndrome: 0x21 });
+  sent(305, 103, 105);
+  ack(capture, 325, 103);
+  ack(capture, 325, 104, { syndrome: SEQUENCE_NAK });
+  sent(325, 104, 105);
+  ack(capture, 345, 105);
+  const [first, ...others] = grades();
+  expect(first).toBe('certain');
+  expect(others.slice(-2)).toEqual(['likely', 'likely']);
+});
+
+test('a silence of 2 ms is no adaptive interval of a sender that probes sooner', () => {
+  const { capture, sent, grades } = atSender();
+  for (const time of [200, 500]) sent(time, 103);
+  ack(capture, 600, 103);
+  for (const time of [700, 2700]) sent(time, 104);
+  ack(capture, 2800, 104);
+  expect(grades()).toEqual(['certain', 'likely']);
+});
+
+test('long after the answer to a probe it is the timer that goes back', () => {
+  const { capture, sent, grades } = atSender();
+  sent(200, 103, 104);
+  sent(300, 103);
+  ack(capture, 320, 103);
+  // 4.096 µs · 2^9.
+  sent(320 + 2097.152, 104);
+  ack(capture, 2500, 104);
+  expect(grades()).toEqual(['certain', 'certain']);
+  expect(capture.causes.slice(2)).toEqual(['probe', 'timeout']);
+});

@@ -262,7 +262,10 @@ export class RequesterTracker extends AnsweredRequests {
     if (lag >= MIRROR_LAG || this.classifier.isWanted(psn, before, packet.time)) return true;
     if (this.classifier.timer.isDue(packet.time)) return true;
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
-    const isProbe = this.classifier.timer.isProbeDue(psn, next, this.next, packet.time);
+    // Asking for what is missing does not start the time of a probe anew.
+    const { timer } = this.classifier;
+    const since = this.early.keeps ? timer.progressTime : timer.start;
+    const isProbe = timer.isProbeDue(psn, next, this.next, packet.time, since);
     if (isProbe && lag > MIN_MIRROR_LAG) return true;
     // Where the capture may take a response for missing that the requester has: of the one that the responder expects, or a READ
     // without a response.

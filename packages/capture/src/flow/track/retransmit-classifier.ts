@@ -115,8 +115,9 @@ export class RetransmitClassifier {
     const { psn, sentBy, heard } = sent;
     const running = sentBy - this.timer.start;
     const before = this.#goBacks.event;
-    // Of two probes the first may be for an answer that the capture has: its cause is unknown, and it ends no silence.
-    const since = this.timer.earliestStart;
+    // Of two probes the second passes over what is between. The first may be for an answer that the capture has: of unknown cause, it ends no silence.
+    const isSecond = before !== undefined && psn > before.cursor;
+    const since = isSecond ? this.timer.earliestStart : this.timer.start;
     const isProbeDue = sent.migReq && this.timer.isProbeDue(psn, sent.next, sent.end, sent.time, since);
     const { cause, begins } = this.#causeOf(sent);
     const event = this.#goBacks.event;
@@ -128,7 +129,10 @@ export class RetransmitClassifier {
       event.evidenceFrame = this.#evidenceOf(event.cause, sent.lastFrame);
       event.wait = this.#waitOf(event.cause, sent, running);
     }
-    if (cause === 'probe' || (cause === 'unknown' && isProbeDue)) this.#mayProbeTime = sent.time;
+    const mayBeProbe = cause === 'unknown' && isProbeDue;
+    if (cause === 'probe' || mayBeProbe) this.#mayProbeTime = sent.time;
+    // At the sender, too, a NAK that answers it may not be what it goes back for. (Elsewhere: `#mayFollowProbe`.)
+    if (mayBeProbe && !this.evidence.isAway(this.evidence.reaction)) this.timer.lastProbe = sent.time;
     verdict.begins = begins;
     if (cause !== 'unknown' && heard) {
       verdict.cause = cause;
@@ -213,7 +217,7 @@ export class RetransmitClassifier {
       idOrder === IdOrder.UNKNOWN && migReq && this.evidence.nakPsn >= 0 && psn > this.evidence.nakNext;
     const cause = isLate ? 'unknown' : this.#newCause(sent);
     this.evidence.missedSinceSend = this.evidence.nakedSinceSend = false;
-    const goesBack = this.timer.probeAnswered >= 0;
+    const goesBack = this.timer.goesBack(time);
     this.timer.probeAnswered = -1;
     this.timer.probeEnd = cause === 'probe' && !goesBack ? next : -1;
     this.timer.flightEnd = end;
@@ -312,8 +316,9 @@ export class RetransmitClassifier {
     )
       return 'unknown';
     const isMissing = this.evidence.missingPsn >= 0 && psn === this.evidence.missingPsn;
-    // The answer to a probe may be what it is sent for.
-    if ((isNak || isMissing) && migReq && this.#mayFollowProbe(sent)) return 'unknown';
+    // The answer to a probe may be what it is sent for. Behind a missing response the sender goes back at once.
+    const soonest = isMissing ? time - this.evidence.missingTime : Number.POSITIVE_INFINITY;
+    if ((isNak || isMissing) && migReq && this.#mayFollowProbe(sent, soonest)) return 'unknown';
     // A NAK behind it showed that it was missing: either may be what the sender answers.
     if (isMissing && !migReq && this.#likely.missingFrame === this.#likely.nakFrame) return 'unknown';
     if (isNak || isMissing) {
@@ -337,7 +342,7 @@ export class RetransmitClassifier {
     }
     if (this.evidence.refusals.openPsn >= 0 || this.evidence.nakPsn >= 0) return 'unknown';
     // The answer to a probe shows that the packets sent after it are lost.
-    if (this.timer.probeAnswered >= 0 && psn === unacked) {
+    if (this.timer.goesBack(time) && psn === unacked) {
       return this.evidence.isAway(this.evidence.reaction) && time < this.evidence.askedUntil
         ? 'unknown'
         : 'probe';
@@ -374,9 +379,13 @@ export class RetransmitClassifier {
     );
   }
 
-  /** Away from the sender: a probe came since the packet was sent last, or what may have been one. */
-  #mayFollowProbe({ lastSent }: SentAgain): boolean {
-    return this.#mayProbeTime > lastSent && this.evidence.isAway(this.evidence.reaction);
+  /**
+   * Away from the sender: a probe came since the packet was sent last, or what may have been one.
+   * @param reaction how soon the sender reacts, if sooner than to any NAK
+   */
+  #mayFollowProbe({ lastSent }: SentAgain, reaction = Number.POSITIVE_INFINITY): boolean {
+    const { evidence } = this;
+    return this.#mayProbeTime > lastSent && evidence.isAway(Math.min(evidence.reaction, reaction));
   }
 
   /** Whether the sender may have sent a probe before it took the NAK in: after so long a silence, or of the newest packet. */

@@ -44,6 +44,8 @@ export class RetryTimer {
   progressTime = Number.NEGATIVE_INFINITY;
   lastProbe = Number.NEGATIVE_INFINITY;
   probeInterval = 0;
+  /** It has sent probes sooner than ConnectX's adaptive retransmission begins: those come after two round trips. */
+  #probesSoon = false;
   /** When a probe was answered. */
   probeOver = Number.NEGATIVE_INFINITY;
   /** Past the PSNs that the last probe asks for, and past those in flight then; −1: none is out. */
@@ -84,6 +86,11 @@ export class RetryTimer {
     return (psn === this.unacked || next === end) && time - since >= MIN_PROBE;
   }
 
+  /** The sender goes back for the answer to its probe: at once, or the timer does it. */
+  goesBack(time: number): boolean {
+    return this.probeAnswered >= 0 && time - this.probeAnswered < MIN_TIMER;
+  }
+
   /** Whether the retry timer can't have been the cause. */
   isNotYet(time: number, reaction: number, migReq: boolean): boolean {
     const running = time - Math.min(this.start, this.earlierStart);
@@ -105,6 +112,7 @@ export class RetryTimer {
   probed(time: number): RetransmitCause {
     const since = Math.max(this.start, this.lastProbe);
     this.probeInterval = time - since;
+    if (this.probeInterval < MIN_ADAPTIVE) this.#probesSoon = true;
     this.lastProbe = time;
     return 'probe';
   }
@@ -143,12 +151,16 @@ export class RetryTimer {
     if (isAway && isNearBoth(running)) return 'unknown';
     // If the timer caused the retransmissions since, it has begun anew.
     if (this.unknownAt === this.start && isNominal(earlier)) return 'unknown';
+    const sinceProbe = time - this.lastProbe;
+    const isDoubled =
+      sinceProbe < Number.POSITIVE_INFINITY &&
+      Math.abs(sinceProbe / (2 * this.probeInterval) - 1) < TIMER_TOLERANCE;
+    // The next probe comes after twice the time, and so may the timer's end.
+    if (onGrid && isDoubled) return 'unknown';
     // Of a host that pauses, a silence may have that length by chance.
     if (onGrid && running >= 0.9 * ackTimeout) return pauses ? 'unknown' : 'timeout';
-    const sinceProbe = time - this.lastProbe;
-    const adapts = this.probeInterval >= MIN_ADAPTIVE;
-    const doubled = adapts && Math.abs(sinceProbe / (2 * this.probeInterval) - 1) < TIMER_TOLERANCE;
-    if (isAdaptive(running) || (sinceProbe < Number.POSITIVE_INFINITY && doubled)) return this.probed(time);
+    const isNextAdaptive = isDoubled && this.probeInterval >= MIN_ADAPTIVE;
+    if ((isAdaptive(running) && !this.#probesSoon) || isNextAdaptive) return this.probed(time);
     return 'unknown';
   }
 
