@@ -1,6 +1,7 @@
 /** A READ whose number of responses nothing has shown, and whose requester asks for its parts again. */
 import { expect, test } from 'vitest';
 import { CaptureBuilder } from '../../../testing/capture-builder.ts';
+import { ack, send } from '../../../testing/messages.ts';
 
 /** The low half of its addresses wraps in the middle of the READ. */
 const VA = 0x1_ffff_f000n;
@@ -79,4 +80,22 @@ test.each([
   const { connections } = capture.finish();
   expect(connections[0]).toMatchObject({ pathMtu: bytes, aToB: { requests: 3, retransmitted: 2 } });
   expect(capture.messages).toMatchObject([{ operation: 'RDMA_READ', bytes: 1024, outcome: 'completed' }]);
+});
+
+test('a READ that was lost before the capture: its responses show how many PSNs it has, and its rest is no new READ', () => {
+  const capture = new CaptureBuilder();
+  const request = (time: number, psn: number) => send(capture, time, psn, { migReq: true });
+  request(0, 100);
+  ack(capture, 10, 100);
+  request(1000, 103);
+  ack(capture, 1010, 101, { syndrome: 0x60 });
+  read(capture, 1015, 101, 4496);
+  request(1015, 103);
+  capture.packet(1025, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 101, payload: 4096 });
+  capture.packet(1025, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 102, payload: 400 });
+  ack(capture, 1025, 103);
+  // The last response did not arrive.
+  read(capture, 1035, 102, 400, 4096);
+  const { connections } = capture.finish();
+  expect(connections[0].aToB).toMatchObject({ retransmitted: 3, missedByCapture: 0 });
 });

@@ -40,6 +40,7 @@ export class SentRequests {
   learnPathMtu(bytes: number): void {
     if (this.pathMtu > 0) return;
     this.pathMtu = bytes;
+    this.#spanReads();
     if (!this.openRead) return;
     const { out } = this;
     const slot = out.slot(out.tail - 1);
@@ -48,6 +49,28 @@ export class SentRequests {
     out.spans[slot] = span;
     this.openRead = false;
     this.next = Math.max(this.next, out.psns[slot] + span);
+  }
+
+  /** READs before the newest packet that came late, when the path MTU was not known: PSNs behind them are of their responses. */
+  #spanReads(): void {
+    const { out } = this;
+    for (let entry = out.head; entry < out.tail - 1; entry++) {
+      const slot = out.slot(entry);
+      const length = out.lengths[slot];
+      const isRead = (out.opcodes[slot] & 0x1f) === OperationBits.RDMA_READ_REQUEST;
+      if ((out.flags[slot] & EntryFlags.SEEN) === 0 || !isRead || length === UNKNOWN_LENGTH) continue;
+      if (out.spans[slot] === 1) this.#cover(entry, Math.max(1, Math.ceil(length / this.pathMtu)));
+    }
+  }
+
+  /** The READ at this entry has so many responses, whose PSNs were noticed as missing packets. */
+  #cover(entry: number, span: number): void {
+    const { out } = this;
+    out.spans[out.slot(entry)] = Math.max(1, span);
+    for (let next = entry + 1; next < out.tail && next < entry + span; next++) {
+      const flags = out.flags[out.slot(next)];
+      if ((flags & EntryFlags.SEEN) === 0) out.flags[out.slot(next)] |= EntryFlags.COVERED;
+    }
   }
 
   /**
@@ -134,18 +157,14 @@ export class SentRequests {
     const newest = entry === out.tail - 1;
     const isKnown = this.pathMtu > 0 && out.lengths[slot] !== UNKNOWN_LENGTH;
     const span = isKnown ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
-    out.spans[slot] = newest ? span : Math.max(1, span);
+    if (newest) out.spans[slot] = span;
+    else this.#cover(entry, span);
     if (newest && span > 0) this.next = out.psns[slot] + span;
     this.openRead = newest && span === 0;
     if (this.openRead && out.lengths[slot] !== UNKNOWN_LENGTH) {
       const reth = packet.bth + info.offsets.reth;
       this.#vaHigh = rethVaHigh(packet.bytes, reth);
       this.#vaLow = rethVaLow(packet.bytes, reth);
-    }
-    // The PSNs of its responses were noticed as missing packets.
-    for (let next = entry + 1; next < out.tail && next < entry + span; next++) {
-      const flags = out.flags[out.slot(next)];
-      if ((flags & EntryFlags.SEEN) === 0) out.flags[out.slot(next)] |= EntryFlags.COVERED;
     }
   }
 
@@ -204,9 +223,7 @@ export class SentRequests {
   protected isPossibleSpan(span: number, slot = this.out.slot(this.out.tail - 1)): boolean {
     const length = this.out.lengths[slot];
     if (length === UNKNOWN_LENGTH) return span >= 1 && span <= MOST_RESPONSES;
-    return PATH_MTUS.some(
-      (mtu) => mtu <= this.#mostPathMtu && Math.max(1, Math.ceil(length / mtu)) === span,
-    );
+    return PATH_MTUS.some((mtu) => mtu <= this.#mostPathMtu && Math.max(1, Math.ceil(length / mtu)) === span);
   }
 
   protected responsesOf(packet: RocePacket): number {
