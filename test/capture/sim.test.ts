@@ -140,6 +140,13 @@ test.each([
   [347, 'a late packet of an RNR go-back-N comes behind its copy, which a NAK asked for'],
   [551, 'a probe asks for a part of a READ; and a NAK answers two probes'],
   [685, 'an ATOMIC WRITE is asked for alone, and the answer behind it is kept'],
+  [929, 'a probe comes soon after a packet that was asked for again'],
+  [1035, 'a NAK answers two probes after an RNR wait'],
+  [1125, 'a READ comes late, and its path MTU is known later'],
+  [1170, 'a probe after twice the time of the first, when a timer would end'],
+  [1187, 'a NAK answers a probe that goes on with a go-back-N'],
+  [1278, 'the timer ends long after the answer to a probe'],
+  [1367, 'a probe comes soon after a late answer'],
 ])('seed %i: %s', async (seed) => {
   expect(await checkSeed(seed, false)).toEqual([]);
 });

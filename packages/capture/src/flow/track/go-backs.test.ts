@@ -102,6 +102,20 @@ test('what comes after an RNR wait may be a probe: then the NAK that answers it 
   expect(others.slice(-2)).toEqual(['likely', 'likely']);
 });
 
+test('of what comes after an RNR wait, the next packet follows: it was no probe, and a NAK is for what it asks for', () => {
+  const { capture, sent, grades } = atSender();
+  sent(200, 103, 104, 105);
+  ack(capture, 220, 103, { syndrome: 0x21 });
+  sent(230, 103, 104, 105);
+  ack(capture, 250, 103, { syndrome: 0x21 });
+  sent(305, 103, 104, 105);
+  ack(capture, 325, 103);
+  ack(capture, 325, 104, { syndrome: SEQUENCE_NAK });
+  sent(325, 104, 105);
+  ack(capture, 345, 105);
+  expect(grades().slice(-2)).toEqual(['certain', 'certain']);
+});
+
 test('a silence of 2 ms is no adaptive interval of a sender that probes sooner', () => {
   const { capture, sent, grades } = atSender();
   for (const time of [200, 500]) sent(time, 103);
@@ -121,4 +135,28 @@ test('long after the answer to a probe it is the timer that goes back', () => {
   ack(capture, 2500, 104);
   expect(grades()).toEqual(['certain', 'certain']);
   expect(capture.causes.slice(2)).toEqual(['probe', 'timeout']);
+});
+
+test('an answer passes the tap late: what comes again behind it may be a probe, though it was missing before', () => {
+  const capture = new CaptureBuilder();
+  const again = (time: number) => {
+    capture.packet(time, 'a', 'RC_ATOMIC_WRITE', { psn: 103, payload: 8, length: 8, ackReq: true });
+    send(capture, time, 104, { migReq: true });
+  };
+  send(capture, 0, 100, { migReq: true });
+  ack(capture, 50, 100);
+  for (const psn of [101, 102]) send(capture, 100, psn, { migReq: true });
+  ack(capture, 150, 101, { syndrome: SEQUENCE_NAK });
+  for (const psn of [101, 102]) send(capture, 200, psn, { migReq: true });
+  ack(capture, 250, 102);
+  again(300);
+  ack(capture, 350, 104);
+  again(400);
+  ack(capture, 450, 104);
+  capture.packet(575, 'b', 'RC_RDMA_READ_RESPONSE_ONLY', { psn: 103, payload: 0 });
+  again(600);
+  capture.finish();
+  const grades = capture.verdicts.filter(({ retransmission }) => retransmission !== undefined);
+  expect(grades.slice(2, 4).map(({ grade }) => grade)).toEqual(['certain', 'certain']);
+  expect(grades.slice(4).map(({ grade }) => grade)).not.toContain('certain');
 });

@@ -118,6 +118,7 @@ export class RetransmitClassifier {
     // Of two probes the second passes over what is between. The first may be for an answer that the capture has: of unknown cause, it ends no silence.
     const isSecond = before !== undefined && psn > before.cursor;
     const since = isSecond ? this.timer.earliestStart : this.timer.start;
+    const goesOn = before?.cause === 'unknown' && psn === before.cursor;
     const isProbeDue = sent.migReq && this.timer.isProbeDue(psn, sent.next, sent.end, sent.time, since);
     const { cause, begins } = this.#causeOf(sent);
     const event = this.#goBacks.event;
@@ -133,6 +134,8 @@ export class RetransmitClassifier {
     if (cause === 'probe' || mayBeProbe) this.#mayProbeTime = sent.time;
     // At the sender, too, a NAK that answers it may not be what it goes back for. (Elsewhere: `#mayFollowProbe`.)
     if (mayBeProbe && !this.evidence.isAway(this.evidence.reaction)) this.timer.lastProbe = sent.time;
+    // Nothing follows a probe.
+    else if (goesOn) this.timer.lastProbe = Number.NEGATIVE_INFINITY;
     verdict.begins = begins;
     if (cause !== 'unknown' && heard) {
       verdict.cause = cause;
@@ -354,8 +357,11 @@ export class RetransmitClassifier {
    * Whether the NAK may have been lost behind the tap, or the response, and a probe have come in its place: after some silence, and
    * later than the sender reacts.
    */
-  #mayBeProbe({ time, migReq }: SentAgain, reaction: number, latency = 0): boolean {
-    if (!migReq || time - this.timer.earliestStart < MIN_PROBE) return false;
+  #mayBeProbe(sent: SentAgain, reaction: number, latency = 0): boolean {
+    const { psn, time, lastSent, unacked, migReq } = sent;
+    // Its answer passed the tap, and may not have come to the sender yet.
+    const since = psn < unacked ? lastSent : this.timer.earliestStart;
+    if (!migReq || time - since < MIN_PROBE) return false;
     // Away from the sender also sooner: then it was on its way before.
     const isSooner =
       reaction < 0.9 * this.evidence.reaction && this.evidence.reaction < Number.POSITIVE_INFINITY;
