@@ -71,7 +71,7 @@ export const RECOVERED = ['retransmissions', 'stalls'] as const;
 export const network = (): string => 'network';
 export const theResponder = ({ responder }: Telling): string => responder;
 
-export const psnOf = ({ psn }: Episode): string => `PSN ${formatPsn(psn & 0xff_ffff)}`;
+export const psnOf = ({ psn }: Pick<Episode, 'psn'>): string => `PSN ${formatPsn(psn & 0xff_ffff)}`;
 
 /** `all 4 recoveries`, `3 of 5 recoveries`; where not all of them are kept, `3 of the first 200 recoveries`. */
 export function textOfShare({ count, kept, all }: Share): string {

@@ -58,11 +58,13 @@ export const reordering = rule({
     text: (telling) =>
       `The ${pathOf(telling, isShown(telling))} reordered packets; this explains ${textOfShare(telling.share)}${telling.nothingLost}.`,
     chain: (telling) => {
-      const { lateFrame, frame, again, lastAnswerFrame } = telling.shown;
+      const { psn, missingPsn, lateFrame, latePsn, frame, again, lastAnswerFrame } = telling.shown;
+      const isOwn = latePsn === psn || latePsn === missingPsn;
+      const name = psnOf(lateFrame > 0 ? { psn: latePsn } : telling.shown);
       const late =
-        lateFrame > frame
-          ? `the first copy of ${psnOf(telling.shown)} arrives: it was late, not lost`
-          : `${psnOf(telling.shown)} arrives behind packets that were sent after it`;
+        lateFrame > frame && isOwn
+          ? `the first copy of ${name} arrives: it was late, not lost`
+          : `${name} arrives behind packets that were sent after it`;
       return [
         ...event(lateFrame, late),
         ...sent(telling),

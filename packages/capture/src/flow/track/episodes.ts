@@ -57,8 +57,9 @@ export class Episode {
   packets = 0;
   /** Of these, packets that ask for an answer. */
   asking = 0;
-  /** The packet came late, behind packets that were sent after it. */
+  /** A packet came late, behind packets that were sent after it: mostly the one with which it began. */
   lateFrame = 0;
+  latePsn = -1;
   /** It had been answered, as the capture has it, before the first retransmission. */
   readonly answeredBefore: number;
   readonly answeredFrame: number;
@@ -105,6 +106,12 @@ export class Episode {
     this.answeredFrame = isAnswered ? answeredFrame : 0;
     this.isHeard = sent.heard;
     this.add(sent);
+  }
+
+  /** A packet, or the response with this PSN, was overtaken. */
+  cameLate(psn: number, frame: number): void {
+    this.lateFrame = frame;
+    this.latePsn = psn;
   }
 
   /** The packet was retransmitted. */
@@ -239,7 +246,7 @@ export class Episodes {
         time > sent.time - LATEST &&
         (isExact ? psn === episode.missingPsn : psn >= sent.psn && psn < sent.end),
     );
-    if (late !== undefined && late.time >= sent.lastSent) episode.lateFrame = late.frame;
+    if (late !== undefined && late.time >= sent.lastSent) episode.cameLate(late.psn, late.frame);
     this.#open = episode;
     return episode;
   }
@@ -296,7 +303,7 @@ export class Episodes {
     this.#late.push({ psn, frame, time });
     const settled = isFirst ? this.#settledOf(psn, time) : undefined;
     const episode = settled?.lateFrame === 0 ? settled : this.#openAt(psn);
-    if (episode?.lateFrame === 0) episode.lateFrame = frame;
+    if (episode?.lateFrame === 0) episode.cameLate(psn, frame);
   }
 
   /** The open episode, if this PSN is among those that it may have retransmitted. */

@@ -62,6 +62,28 @@ describe('a packet that comes 20 ms late, when it was sent again and the next on
     expect(verdictOf(capture).kind).toBe('reordering');
   });
 
+  test('a packet that comes late behind the one that was sent again: the chain has its own PSN', () => {
+    const capture = talk(new CaptureBuilder(), 0, 100);
+    // 105 passes before 104, and 107 is late.
+    send(capture, 100 * MS, 105, { id: 301 });
+    send(capture, 100 * MS + 1, 104, { id: 300 });
+    send(capture, 100 * MS + 2, 106, { id: 302 });
+    send(capture, 100 * MS + 3, 108, { id: 304 });
+    ack(capture, 100.1 * MS, 105, { syndrome: NAK });
+    send(capture, 105 * MS, 105, { id: 305 });
+    send(capture, 105 * MS + 1, 107, { id: 303 });
+    for (const [i, psn] of [106, 107, 108].entries()) send(capture, 106 * MS + i, psn, { id: 306 + i });
+    ack(capture, 107 * MS, 108);
+    send(capture, 400 * MS, 109, { id: 310 });
+    const { kind, chain } = verdictOf(capture);
+    expect(kind).toBe('reordering');
+    const [late] = chain.filter(({ text }) => text.includes('arrives'));
+    expect(late).toEqual({
+      frame: 15,
+      text: 'PSN 107 = 0x00006b arrives behind packets that were sent after it',
+    });
+  });
+
   test('READ responses: reordered, not lost', () => {
     const read = (capture: CaptureBuilder, time: number, psn: number) =>
       capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length: 64, migReq: false });
