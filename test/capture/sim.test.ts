@@ -143,6 +143,7 @@ test.each([
   [929, 'a probe comes soon after a packet that was asked for again'],
   [1035, 'a NAK answers two probes after an RNR wait'],
   [1125, 'a READ comes late, and its path MTU is known later'],
+  [1247, 'another READ that comes late'],
   [1170, 'a probe after twice the time of the first, when a timer would end'],
   [1187, 'a NAK answers a probe that goes on with a go-back-N'],
   [1278, 'the timer ends long after the answer to a probe'],
