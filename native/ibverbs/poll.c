@@ -74,7 +74,8 @@ static int take_whole(struct roce_ring *ring, struct roce_completion *to) {
 
 // The empty polls of the calling thread, whichever queues of whichever contexts it polls. The thread waits at one queue, once a round: when it polls
 // that queue again, it has seen each of its queues empty. How many these are is not known, and they may change, so the round is found as Brent's
-// algorithm finds a cycle: if the first queue is not polled again within `most` polls, the one at hand takes its place, and `most` doubles.
+// algorithm finds a cycle: if the first queue is not polled again within `most` polls, the one at hand takes its place, and `most` doubles. It has an
+// end, because a thread that changes from queue to queue, each polled for long, neither sleeps nor yields for so many polls after each change.
 static __thread struct {
   unsigned polls;  // Empty ones in a row.
   const struct roce_cq *first;
@@ -125,8 +126,8 @@ static int wait_a_little(struct roce_cq *own, uint32_t turns) {
     const int is_missed = !is_first && idle.first != NULL && idle.polls - idle.since >= idle.most;
     const int begins = is_missed || idle.first == NULL || (is_first && idle.turns != turns);
     if (begins) {
-      if (is_missed) idle.most *= 2;
-      else if (idle.first == NULL) idle.most = BUSY_POLLS;
+      if (idle.first == NULL) idle.most = BUSY_POLLS;
+      else if (is_missed && idle.most < YIELDING_POLLS) idle.most *= 2;
       idle.first = own;
       idle.context = r;
       idle.turns = turns;
