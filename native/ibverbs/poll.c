@@ -10,10 +10,11 @@
 
 // A thread that polls in vain lets others run: the device, or the peer, may need its processor. After so many empty polls in a row
 // each poll yields, and after so many more each sleeps until something may have completed, but not longer than so many ns: the
-// program may wait for something else as well. One in so many looks whether the device is there.
+// program may wait for something else as well. One in so many looks whether the device is there: a prime, so that it is a poll of another context
+// each time.
 #define BUSY_POLLS 8
 #define YIELDING_POLLS 4096
-#define LOOKING_POLLS 1024
+#define LOOKING_POLLS 1021
 #define NAP_NANOSECONDS 20000
 // A yield that took longer went to a thread that computes: from then on the thread sleeps, as a wake comes before such a thread.
 #define LONG_YIELD_NANOSECONDS 500000

@@ -1,10 +1,12 @@
 // Polls queues in turn that stay empty, of one context or two, as a program does that looks for completions between pieces of its work. On this
 // machine a yield goes to a thread that computes: each takes a millisecond. The thread may find that out, must not pay for it at each poll, and
-// sleeps once a round. Then polls one queue for long, and another one for long, again and again. Prints "ok".
+// sleeps once a round. Then polls one queue for long, and another one for long, again and again. At
+// the end, the connection of one context ends. Prints "ok".
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <stdarg.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -67,18 +69,34 @@ static int poll_for_long(void) {
   return 1;
 }
 
+// The thread, which looks for the device at some polls only, must not look by the same context each time.
+static int poll_until_end(struct ibv_context *context) {
+  struct ibv_wc wc;
+  CHECK(shutdown(context->cmd_fd, SHUT_RDWR) == 0);
+  for (int i = 0, found = 0; i < LONG; i++) {
+    CHECK(ibv_poll_cq(queues[1][0], 1, &wc) == 0);
+    if (ibv_poll_cq(queues[0][0], 1, &wc) == 0) continue;
+    // Again, with the other context at even polls.
+    if (++found == 2) return 1;
+    CHECK(ibv_poll_cq(queues[1][0], 1, &wc) == 0);
+  }
+  printf("no error in %d polls of a context whose connection has ended\n", LONG);
+  return 0;
+}
+
 int main(void) {
   struct ibv_device **list = ibv_get_device_list(NULL);
+  struct ibv_context *contexts[CONTEXTS];
   for (int i = 0; i < CONTEXTS; i++) {
-    struct ibv_context *context;
-    CHECK((context = ibv_open_device(list[0])) != NULL);
-    for (int j = 0; j < MANY; j++) CHECK((queues[i][j] = ibv_create_cq(context, 16, NULL, NULL, 0)) != NULL);
+    CHECK((contexts[i] = ibv_open_device(list[0])) != NULL);
+    for (int j = 0; j < MANY; j++) CHECK((queues[i][j] = ibv_create_cq(contexts[i], 16, NULL, NULL, 0)) != NULL);
   }
   CHECK(poll_in_turn(1, 2));
   CHECK(poll_in_turn(1, MANY));
   CHECK(poll_in_turn(2, 1));
   CHECK(poll_in_turn(2, MANY / 2));
   CHECK(poll_for_long());
+  CHECK(poll_until_end(contexts[0]));
   printf("ok\n");
   return 0;
 }
