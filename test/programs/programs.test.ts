@@ -469,6 +469,23 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     expect((await once(child, 'exit'))[0]).toBe(5);
   });
 
+  test('stays with a program that goes on at SIGINT and SIGTERM, at the second one, too', async () => {
+    const program =
+      'trap "echo one more" INT; trap "echo one more" TERM; trap "exit 5" HUP; echo up; while :; do sleep 0.05; done';
+    const child = spawn(process.execPath, [roce, 'run', '-a', '127.0.0.73', 'sh', '-c', program], {
+      env: { ...process.env, XDG_RUNTIME_DIR: folder },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const ended = once(child, 'exit');
+    await once(child.stdout, 'data');
+    for (const signal of ['SIGINT', 'SIGINT', 'SIGTERM', 'SIGTERM'] as const) {
+      child.kill(signal);
+      await Promise.race([once(child.stdout, 'data'), ended]);
+    }
+    child.kill('SIGHUP');
+    expect((await ended)[0]).toBe(5);
+  });
+
   test('names a program that it cannot run', () => {
     expect(run('no-such-program').status).toBe(127);
     // An ELF header of 64 bits without a program header, thus without a loader.

@@ -148,14 +148,20 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     const pass = () => {
       if (!(typed && (signal === 'SIGINT' || signal === 'SIGQUIT'))) child.kill(signal);
     };
+    // The second Ctrl-C does not end this command while the program goes on.
+    const others = process.listeners(signal);
     process.on(signal, pass);
-    return [signal, pass] as const;
+    for (const other of others) process.removeListener(signal, other);
+    return [signal, pass, others] as const;
   });
   try {
     const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
     return code ?? 128 + (signal === null ? 0 : constants.signals[signal]);
   } finally {
     held.socket.destroy();
-    for (const [signal, pass] of handlers) process.removeListener(signal, pass);
+    for (const [signal, pass, others] of handlers) {
+      for (const other of others) process.on(signal, other);
+      process.removeListener(signal, pass);
+    }
   }
 }
