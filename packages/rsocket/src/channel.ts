@@ -38,6 +38,9 @@ const protocolError = (peer: string, what: string): RoceError =>
     expected: `version ${VERSION} of rsockets`,
   });
 
+/** A request was discarded, which does not say why. */
+const isFlush = (error: unknown): boolean => (error as RoceError).attribute === 'WR_FLUSH_ERR';
+
 /** The channel of a stream. */
 export class RsocketChannel implements RsocketCalls {
   readonly #parts: Parts;
@@ -87,8 +90,7 @@ export class RsocketChannel implements RsocketCalls {
       onControl: () => this.#grant(),
       onFailure: (error) => {
         this.#fail(error);
-        // A flushed WRITE does not say why.
-        return this.#failure ?? this.#closedError(UNACKNOWLEDGED);
+        return this.#failure ?? (isFlush(error) ? this.#closedError(UNACKNOWLEDGED) : error);
       },
     });
     this.#direct = new Direct(this.#mappings, this.#sending, () => this.#checkOpen());
@@ -398,7 +400,7 @@ export class RsocketChannel implements RsocketCalls {
     // Discarded, because the peer has left: what it has announced before counts. After a request that failed, the failure has come first.
     // Where both directions are complete, a failure loses nothing.
     const isComplete = this.#isReadEnded && this.#isEndTaken;
-    if (isComplete || (error as RoceError).attribute === 'WR_FLUSH_ERR') {
+    if (isComplete || isFlush(error)) {
       this.#isPeerGone = true;
       this.#isDiscarded = true;
     } else this.#failure = error;

@@ -177,6 +177,20 @@ describe('memory that a side offers', () => {
     await expect(client.iomap(memory)).rejects.toThrow();
   });
 
+  test('that it took back is not written after the ends of both streams either: the call has the reason', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends);
+    const mapping = await client.iomap(new Uint8Array(8));
+    await mapping.unmap();
+    // Neither socket closes while the program has bytes to read.
+    for (const socket of [client, server]) {
+      socket.end('unread');
+      await once(socket, 'finish');
+    }
+    await expect(server.iowrite(Uint8Array.of(5), 0)).rejects.toMatchObject({ code: 'ERR_ROCE_COMPLETION' });
+    await endBoth(client, server);
+  });
+
   test('before its socket is connected: the calls wait, and fail with it', async () => {
     await using ends = await openEnds();
     await using server = await listen({ device: ends.b, port: 7, ...SMALL });
