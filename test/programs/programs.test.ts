@@ -10,6 +10,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   rmSync,
   writeFileSync,
@@ -574,6 +575,18 @@ describe.skipIf(missing !== undefined)('roce run', () => {
     const code = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)),0,0,16000)';
     const { status, stdout, stderr } = runWith(code, '-a', '127.0.0.75', 'echo', 'it ran');
     expect([status, stdout, withoutWait(stderr)]).toEqual([0, 'it ran\n', '']);
+  });
+
+  test('leaves no device behind that has not answered in time', { tags: ['slow'] }, async () => {
+    const file = join(folder, 'pid');
+    const note = `(await import("node:fs")).writeFileSync("${file}",String(process.pid))`;
+    const code = `{${note};Atomics.wait(new Int32Array(new SharedArrayBuffer(4)),0,0)}`;
+    const { status, stderr } = runWith(code, '-a', '127.0.0.77', 'true');
+    expect(status).toBe(1);
+    expect(stderr).toContain('no device answered within 120 s');
+    const started = `/proc/${readFileSync(file, 'utf8')}`;
+    for (let i = 0; i < 500 && existsSync(started); i++) await sleep(20);
+    expect(existsSync(started)).toBe(false);
   });
 
   test('starts a device where the one that is there ends at this moment', async () => {

@@ -45,11 +45,12 @@ function fault(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-/** Starts a device in the background, and waits until `hold` has one that answers. */
+/** Starts a device in the background, and waits until `hold` has one that answers. Ends the device that has not by the limit: it may never. */
 async function startDevice(
   { bind: address, probes }: Given,
   path: string,
   hold: () => Promise<HeldDevice | undefined>,
+  limit: AbortSignal,
 ): Promise<HeldDevice> {
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
@@ -65,7 +66,10 @@ async function startDevice(
   device.once('error', ({ message }) => (end = message));
   device.once('exit', (code, signal) => (end = signal ? `it was ended by ${signal}` : `exit code ${code}`));
   for (;;) {
-    const held = await hold();
+    const held = await hold().catch((error) => {
+      if (limit.aborted) device.kill();
+      throw error;
+    });
     if (held !== undefined) return held;
     if (end === undefined || (await answersSoon(path))) {
       // Another one may have been faster: then ours has ended, and that one answers.
@@ -105,7 +109,7 @@ async function findDevice(given: Given, path: string, terminal: Terminal): Promi
   try {
     const held = await hold();
     if (held !== undefined) return held;
-    if (given.socket === undefined) return await startDevice(given, path, hold);
+    if (given.socket === undefined) return await startDevice(given, path, hold, limit);
   } catch (error) {
     if (error !== limit.reason) throw error;
     const reason = (await isListening(path))
