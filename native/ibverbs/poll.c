@@ -108,7 +108,7 @@ static int64_t nanoseconds(void) {
 static void yield(void) {
   const int64_t start = nanoseconds();
   sched_yield();
-  if (nanoseconds() - start > LONG_YIELD_NANOSECONDS) idle.polls = YIELDING_POLLS;
+  if (nanoseconds() - start > LONG_YIELD_NANOSECONDS && idle.polls < YIELDING_POLLS) idle.polls = YIELDING_POLLS;
 }
 
 // Nothing was there at a poll that began after so many turns of the device. −1 and errno where there is no device any more.
