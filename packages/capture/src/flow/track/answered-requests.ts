@@ -251,7 +251,7 @@ export class AnsweredRequests extends SentRequests {
     this.#first = psn;
     this.next = psn;
     this.unacked = psn;
-    this.classifier.timer.start = time;
+    this.classifier.timer.begin(time);
   }
 
   protected append(psn: number, time: number): number {

@@ -69,3 +69,20 @@ test('asking for what is missing does not start the time of a probe anew', () =>
   expect(capture.verdicts.filter(({ repeatedFrame }) => repeatedFrame)).toEqual([]);
   expect(capture.causes.length).toBe(4);
 });
+
+test('of a requester that keeps, a mirror shows what is sent after a pause twice: that is no probe', () => {
+  const capture = send(new CaptureBuilder(), 0, 100, OPTIONS);
+  ack(capture, 10, 100, { id: 0 });
+  place(capture, 1000, 101);
+  read(capture, 1000, 102);
+  answer(capture, 1010, 102);
+  place(capture, 1010, 101);
+  answer(capture, 1020, 101);
+  for (const [i, time] of [2000, 3000, 4000].entries()) {
+    for (const copy of [time, time + 5]) send(capture, copy, 103 + i, OPTIONS);
+    ack(capture, time + 20, 103 + i, { id: 0 });
+  }
+  capture.finish();
+  expect(capture.causes).toEqual(['implied-nak']);
+  expect(capture.verdicts.filter(({ repeatedFrame }) => repeatedFrame).length).toBe(3);
+});

@@ -121,7 +121,7 @@ export class RequesterTracker extends AnsweredRequests {
       this.startAnew(psn, time);
       skipped = 0;
     }
-    if (this.unacked === this.next) classifier.timer.start = time;
+    if (this.unacked === this.next) classifier.timer.begin(time);
     classifier.sentNew();
     this.lastNew = time;
     this.early.passed(psn);
@@ -264,7 +264,7 @@ export class RequesterTracker extends AnsweredRequests {
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
     // Asking for what is missing does not start the time of a probe anew.
     const { timer } = this.classifier;
-    const since = this.early.keeps ? timer.progressTime : timer.start;
+    const since = this.early.keeps ? timer.silentSince : timer.start;
     const isProbe = timer.isProbeDue(psn, next, this.next, packet.time, since);
     if (isProbe && lag > MIN_MIRROR_LAG) return true;
     // Where the capture may take a response for missing that the requester has: of the one that the responder expects, or a READ

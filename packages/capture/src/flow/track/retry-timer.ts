@@ -42,6 +42,8 @@ export class RetryTimer {
   unacked = -1;
   /** When something was last acknowledged. */
   progressTime = Number.NEGATIVE_INFINITY;
+  /** Since when something is out and nothing of it was acknowledged, whatever came again since. */
+  silentSince = Number.NEGATIVE_INFINITY;
   lastProbe = Number.NEGATIVE_INFINITY;
   probeInterval = 0;
   /** It has sent probes sooner than ConnectX's adaptive retransmission begins: those come after two round trips. */
@@ -54,9 +56,15 @@ export class RetryTimer {
   /** When it was answered, and nothing was sent since; −1: it was not. */
   probeAnswered = -1;
 
+  /** A packet is sent for the first time, and nothing else is out. */
+  begin(time: number): void {
+    this.start = time;
+    this.silentSince = time;
+  }
+
   /** Everything before `unacked` is answered. */
   progress(unacked: number, time: number): void {
-    this.start = time;
+    this.begin(time);
     this.progressTime = time;
     this.earlierStart = time;
     this.unacked = unacked;
