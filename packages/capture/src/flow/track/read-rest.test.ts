@@ -99,3 +99,17 @@ test('a READ that was lost before the capture: its responses show how many PSNs 
   const { connections } = capture.finish();
   expect(connections[0].aToB).toMatchObject({ retransmitted: 3, missedByCapture: 0 });
 });
+
+test('a shorter READ of another address at its PSN is another one, and shows no path MTU', () => {
+  const capture = read(new CaptureBuilder(), 0, 5, 8192);
+  // A second later, of a queue pair that was made anew.
+  capture.packet(1e6, 'a', 'RC_RDMA_READ_REQUEST', { psn: 5, ackReq: true, length: 256, va: 0x9000n });
+  response(capture, 1e6 + 10, 5, 256);
+  read(capture, 2e6, 6, 2048);
+  for (const [psn, part] of [
+    [6, 'FIRST'],
+    [7, 'LAST'],
+  ] as const)
+    capture.packet(2e6 + 10, 'b', `RC_RDMA_READ_RESPONSE_${part}`, { psn, payload: 1024 });
+  expect(capture.finish().connections[0]).toMatchObject({ pathMtu: 1024 });
+});

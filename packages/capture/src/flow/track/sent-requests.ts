@@ -203,11 +203,12 @@ export class SentRequests {
     const before = psn - out.psns[slot];
     const [length, rest] = [out.lengths[slot], rethLength(packet)];
     if (length === UNKNOWN_LENGTH || rest === UNKNOWN_LENGTH) return;
-    if (before === 0 && rest < length) this.#boundPathMtu(rest & -rest);
-    if (before < 1 || before >= Math.ceil(length / this.#mostPathMtu)) return;
     const reth = packet.bth + packet.info.offsets.reth;
     const high = rethVaHigh(packet.bytes, reth) - this.#vaHigh;
     const skipped = high * 2 ** 32 + rethVaLow(packet.bytes, reth) - this.#vaLow;
+    // At another address it is another READ: its queue pair was made anew.
+    if (before === 0 && skipped === 0 && rest < length) this.#boundPathMtu(rest & -rest);
+    if (before < 1 || before >= Math.ceil(length / this.#mostPathMtu)) return;
     const bytes = skipped / before;
     if (skipped + rest <= length && Number.isInteger(bytes) && isPathMtu(bytes)) this.learnPathMtu(bytes);
   }
