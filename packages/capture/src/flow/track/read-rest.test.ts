@@ -113,3 +113,18 @@ test('a shorter READ of another address at its PSN is another one, and shows no 
     capture.packet(2e6 + 10, 'b', `RC_RDMA_READ_RESPONSE_${part}`, { psn, payload: 1024 });
   expect(capture.finish().connections[0]).toMatchObject({ pathMtu: 1024 });
 });
+
+test('a READ from before the capture comes again, behind one of which nothing is answered: all have their responses', () => {
+  const capture = new CaptureBuilder();
+  const psns = [5, 13, 21];
+  for (const psn of psns.slice(1)) read(capture, psn, psn, 8192);
+  for (const psn of psns) read(capture, 68_000 + psn, psn, 8192);
+  for (let psn = 5; psn < 29; psn++) {
+    const part = psns.includes(psn) ? 'FIRST' : psns.includes(psn + 1) || psn === 28 ? 'LAST' : 'MIDDLE';
+    capture.packet(70_000 + psn, 'b', `RC_RDMA_READ_RESPONSE_${part}`, { psn, payload: 1024 });
+  }
+  const { connections } = capture.finish();
+  expect(connections[0]).toMatchObject({ pathMtu: 1024, aToB: { missedByCapture: 0 } });
+  const all = psns.map((firstPsn) => ({ firstPsn, bytes: 8192, outcome: 'completed' }));
+  expect(capture.messages).toMatchObject(all);
+});

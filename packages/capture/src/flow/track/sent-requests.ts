@@ -154,13 +154,13 @@ export class SentRequests {
     out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ | EntryFlags.ACK_REQ_LAST : 0);
     out.lengths[slot] = info.isAtomic ? 8 : rethLength(packet);
     if (!info.isReadRequest) return;
-    const newest = entry === out.tail - 1;
     const isKnown = this.pathMtu > 0 && out.lengths[slot] !== UNKNOWN_LENGTH;
     const span = isKnown ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
-    if (newest) out.spans[slot] = span;
-    else this.#cover(entry, span);
-    if (newest && span > 0) this.next = out.psns[slot] + span;
-    this.openRead = newest && span === 0;
+    // One that came late leaves the newest one open.
+    if (entry < out.tail - 1) return this.#cover(entry, span);
+    out.spans[slot] = span;
+    if (span > 0) this.next = out.psns[slot] + span;
+    this.openRead = span === 0;
     if (this.openRead && out.lengths[slot] !== UNKNOWN_LENGTH) {
       const reth = packet.bth + info.offsets.reth;
       this.#vaHigh = rethVaHigh(packet.bytes, reth);
