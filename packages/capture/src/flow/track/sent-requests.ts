@@ -157,7 +157,10 @@ export class SentRequests {
     const isKnown = this.pathMtu > 0 && out.lengths[slot] !== UNKNOWN_LENGTH;
     const span = isKnown ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
     // One that came late leaves the newest one open.
-    if (entry < out.tail - 1) return this.#cover(entry, span);
+    if (entry < out.tail - 1) {
+      this.#cover(entry, span);
+      return;
+    }
     out.spans[slot] = span;
     if (span > 0) this.next = out.psns[slot] + span;
     this.openRead = span === 0;
