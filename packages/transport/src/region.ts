@@ -5,6 +5,8 @@ import { Access } from './constants.ts';
 import type { MrInit, MwType } from './control.ts';
 import { type Reach, reachOf } from './reach.ts';
 
+const TWO_31 = 0x8000_0000;
+
 /**
  * The memory behind a key: a registered region, or the part of one that a memory window is bound to. A region that was
  * deregistered or invalidated is not `valid` any more, which those who still hold it look at.
@@ -30,6 +32,8 @@ export class MemoryRegion {
   readonly offset: number;
   readonly view: Uint8Array;
   readonly backing: number;
+  /** Its addresses have one high word, and its places in memory 31 bits: integers are enough to find one from the other. */
+  readonly isNear: boolean;
   /** How its bytes are fetched and stored; undefined where they are in the view. */
   readonly reach: Reach | undefined;
   #valid = true;
@@ -56,6 +60,7 @@ export class MemoryRegion {
     this.access = access;
     this.length = length;
     this.offset = offset;
+    this.isNear = this.startLow + length <= TWO_32 && offset + length < TWO_31;
     this.backing = backing;
     this.qpn = qpn;
     this.window = window;

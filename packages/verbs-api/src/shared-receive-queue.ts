@@ -7,7 +7,7 @@ import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
 import type { MemoryRegion } from './memory-region.ts';
 import { checkSrqChange, checkTagOp } from './option-types.ts';
-import { postRecvNumbers, recvOf } from './posting/by-numbers.ts';
+import { recvOf, writeRecvNumbers } from './posting/by-numbers.ts';
 import type { RecvWr, TagOp } from './posting/send-wr.ts';
 import { type FindRegion, nestedPost, plainTagOp, postReceives } from './posting/work-request.ts';
 import type { Registry } from './registry.ts';
@@ -109,8 +109,9 @@ export class SharedReceiveQueue implements AsyncDisposable {
   postRecvOf(mr: MemoryRegion, offset = 0, length?: number, wrId: number | bigint = 0): void {
     const ring = this.#ring;
     const takesReceives = !this.#engine.closed && !this.#destroyed && !this.#posting;
-    if (takesReceives && postRecvNumbers(ring, mr, offset, length, wrId, ring.capacity, this.maxSge)) return;
-    this.postRecv(recvOf(mr, offset, length, wrId));
+    if (takesReceives && writeRecvNumbers(ring, mr, offset, length, wrId, ring.capacity, this.maxSge))
+      ring.publish((ring.producer + 1) | 0);
+    else this.postRecv(recvOf(mr, offset, length, wrId));
   }
 
   /**

@@ -2,11 +2,12 @@
  * The receive queue of a queue pair: a ring of its own, or with an SRQ a ring of one entry that is refilled
  * from there. Either way the oldest entry is the one that the next message takes.
  */
-import { bthSolicited, dethSrcQp, iethRkey, immDt, TWO_32 } from '@node-roce/wire';
+import { bthSolicited, dethSrcQp, iethRkey, immDt } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { Access, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import { type Context, RUN_MAX } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
+import type { MemoryRegion } from '../region.ts';
 import { Cqe, indexLess, RecvWqe, type Ring, Sge } from '../rings.ts';
 import { checkList, Scattered, scatter } from '../sge.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
@@ -214,31 +215,41 @@ export class ReceiveQueue {
     const copies = context.copiesFor(count);
     let source = packet.at + packet.info.headerLength;
     // The region of the key that was looked up last.
-    let key = -1;
+    let key = 0;
+    let found: MemoryRegion | undefined;
+    let region = 0;
     let startHigh = 0;
     let startLow = 0;
-    let length = 0;
-    let base = 0;
-    let region = 0;
+    let start = 0;
+    let length = -1;
     let n = 0;
     for (; n < count; n++) {
       const w = entries + ((head + n) & mask) * stride;
       const element = w + RecvWqe.SGE;
-      const size = words[element + Sge.LENGTH];
+      // One of 2^31 bytes or more has no sign here, and is left to `takeWhole`.
+      const size = words[element + Sge.LENGTH] | 0;
       if (words[w + RecvWqe.SGE_COUNT] !== 1 || payload > size) break;
-      const lkey = words[element + Sge.LKEY];
-      if (lkey !== key) {
-        const mr = memory.byLkey(lkey | 0);
-        if (!mr?.takesRuns || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) break;
-        if (mr.view.length < mr.offset + mr.length) break;
+      const lkey = words[element + Sge.LKEY] | 0;
+      if (lkey !== key || found === undefined) {
+        found = memory.byLkey(lkey);
+        if (!found?.takesRuns || found.pd !== pd || (found.access & Access.LOCAL_WRITE) === 0) break;
+        if (found.view.length < found.offset + found.length) break;
         key = lkey;
-        ({ startHigh, startLow, length, offset: base, region } = mr);
+        region = found.region;
+        startHigh = found.startHigh | 0;
+        startLow = found.startLow | 0;
+        start = found.offset | 0;
+        length = found.isNear ? found.length | 0 : -1;
       }
-      // As `MemoryRegion.locate`.
-      const high = words[element + Sge.ADDRESS_HIGH] - startHigh;
-      const delta = high * TWO_32 + (words[element + Sge.ADDRESS_LOW] - startLow);
-      if (delta < 0 || delta + size > length) break;
-      if (payload > 0) copies.add(source, region, base + delta, payload);
+      const high = words[element + Sge.ADDRESS_HIGH] | 0;
+      const low = words[element + Sge.ADDRESS_LOW] | 0;
+      const delta = (low - startLow) | 0;
+      let place: number;
+      if (high === startHigh && delta >= 0 && size <= length && delta <= length - size)
+        place = (start + delta) | 0;
+      else place = found.locate(high, low, size);
+      if (place < 0) break;
+      if (payload > 0) copies.add(source, region, place, payload);
       source += step;
       const q = cqEntries + ((next + n) & cqMask) * cqStride;
       cqes[q + Cqe.WR_ID_LOW] = words[w + RecvWqe.WR_ID_LOW];

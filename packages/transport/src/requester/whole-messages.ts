@@ -48,47 +48,52 @@ function addAlike(
   const { words, started } = queue;
   const { fragments } = batch;
   const alike = opcodeFlags & ALIKE;
+  const bytes = length | 0;
   const isInline = (opcodeFlags & (SendFlags.INLINE << 8)) !== 0;
   const count = Math.min(most, batch.room);
   const { sqRegion, pd } = owner;
   let f = batch.fragmentCount * FRAGMENT_WORDS;
   // Of the region that the entry before has its data in.
-  let key = -1;
+  let key = 0;
+  let found: MemoryRegion | undefined;
   let region = 0;
-  let start = 0;
   let startHigh = 0;
   let startLow = 0;
-  let size = 0;
+  let start = 0;
+  let last = -1;
   let added = 0;
   for (; added < count; added++) {
     const w = queue.wordOf((started + added) | 0);
-    if ((words[w + SendWqe.OPCODE_FLAGS] & ALIKE) !== alike || words[w + SendWqe.LENGTH] !== length) break;
+    if ((words[w + SendWqe.OPCODE_FLAGS] & ALIKE) !== alike || (words[w + SendWqe.LENGTH] | 0) !== bytes)
+      break;
     const s = w + SendWqe.SGE;
     let at = s * 4;
     if (isInline) region = sqRegion;
     else {
-      if (words[w + SendWqe.SGE_COUNT] !== 1 || words[s + Sge.LENGTH] !== length) break;
-      const lkey = words[s + Sge.LKEY];
-      if (lkey !== key) {
-        const mr = memory.byLkey(lkey | 0);
-        if (mr === undefined || mr.pd !== pd || mr.reach !== undefined || mr.isNull) break;
-        if (mr.view.length < mr.offset + mr.length) break;
+      if (words[w + SendWqe.SGE_COUNT] !== 1 || (words[s + Sge.LENGTH] | 0) !== bytes) break;
+      const lkey = words[s + Sge.LKEY] | 0;
+      if (lkey !== key || found === undefined) {
+        found = memory.byLkey(lkey);
+        if (found === undefined || found.pd !== pd || found.reach !== undefined || found.isNull) break;
+        if (found.view.length < found.offset + found.length) break;
         key = lkey;
-        region = mr.region;
-        start = mr.offset;
-        startHigh = mr.startHigh;
-        startLow = mr.startLow;
-        size = mr.length;
+        region = found.region;
+        startHigh = found.startHigh | 0;
+        startLow = found.startLow | 0;
+        start = found.offset | 0;
+        last = found.isNear ? (found.length - bytes) | 0 : -1;
       }
-      const delta =
-        (words[s + Sge.ADDRESS_HIGH] - startHigh) * TWO_32 + (words[s + Sge.ADDRESS_LOW] - startLow);
-      if (delta < 0 || delta + length > size) break;
-      at = start + delta;
+      const high = words[s + Sge.ADDRESS_HIGH] | 0;
+      const low = words[s + Sge.ADDRESS_LOW] | 0;
+      const delta = (low - startLow) | 0;
+      if (high === startHigh && delta >= 0 && delta <= last) at = (start + delta) | 0;
+      else at = found.locate(high, low, bytes);
+      if (at < 0) break;
     }
     fragments[f] = region;
     fragments[f + 1] = at;
     fragments[f + 2] = at < TWO_32 ? 0 : Math.floor(at / TWO_32);
-    fragments[f + 3] = length;
+    fragments[f + 3] = bytes;
     f += FRAGMENT_WORDS;
   }
   if (added === 0) return 0;

@@ -18,8 +18,10 @@ const PLAIN_FLAGS = ALL_FLAGS & ~SendFlags.INLINE;
  */
 function plainBytes(mr: unknown, offset: number, length: number | undefined): number {
   if (!(mr instanceof MemoryRegion) || !isSmall(offset)) return -1;
-  const bytes = length ?? mr.length - offset;
-  return isSmall(bytes) ? bytes : -1;
+  // Not one test for both: what is given and what is computed have different representations.
+  if (length !== undefined) return isSmall(length) ? length | 0 : -1;
+  const rest = mr.length - offset;
+  return isSmall(rest) ? rest | 0 : -1;
 }
 
 function isSmall(value: number): boolean {
@@ -36,7 +38,7 @@ function areBitsOf(all: number, flags: number): boolean {
  * @param capacity requests that the queue holds
  * @returns false where the object form has to decide; then nothing was posted
  */
-export function postSendNumbers(
+export function writeSendNumbers(
   ring: Ring,
   mr: unknown,
   offset: number,
@@ -49,14 +51,12 @@ export function postSendNumbers(
   if (bytes < 0 || !areBitsOf(PLAIN_FLAGS, flags)) return false;
   // Before the place in the queue is taken: a program's proxy of a region may post, too.
   const { startHigh, startLow, lkey } = mr as MemoryRegion;
-  const index = ring.producer;
-  if (!ring.hasRoom(index, capacity)) return false;
+  const w = ring.claim(capacity);
+  if (w < 0) return false;
   const { words } = ring;
-  const w = ring.wordOf(index);
   writeOperation(words, w, WrOpcode.SEND, flags, wrId ?? 0);
   writeExtent(words, w, 1, bytes);
   writeRegionPart(words, w + SendWqe.SGE, startHigh, startLow + offset, bytes, lkey);
-  ring.publish((index + 1) | 0);
   return true;
 }
 
@@ -80,8 +80,8 @@ export function sendOf(
   };
 }
 
-/** As `postSendNumbers`, of a receive. @param maxSge elements that a receive of the queue may have */
-export function postRecvNumbers(
+/** As `writeSendNumbers`, of a receive. @param maxSge elements that a receive of the queue may have */
+export function writeRecvNumbers(
   ring: Ring,
   mr: unknown,
   offset: number,
@@ -93,13 +93,11 @@ export function postRecvNumbers(
   const bytes = plainBytes(mr, offset, length);
   if (bytes < 0 || maxSge === 0) return false;
   const { startHigh, startLow, lkey } = mr as MemoryRegion;
-  const index = ring.producer;
-  if (!ring.hasRoom(index, capacity)) return false;
+  const w = ring.claim(capacity);
+  if (w < 0) return false;
   const { words } = ring;
-  const w = ring.wordOf(index);
   writeReceive(words, w, wrId ?? 0, 1, bytes);
   writeRegionPart(words, w + RecvWqe.SGE, startHigh, startLow + offset, bytes, lkey);
-  ring.publish((index + 1) | 0);
   return true;
 }
 

@@ -19,6 +19,14 @@ export function write64(words: Uint32Array, w: number, value: bigint): void {
 
 /** Low word, high word. */
 function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
+  // Nearly all have 31 bits. What the others need is a function of its own, so that this one is small enough to be inlined.
+  if (typeof wrId === 'number' && (wrId | 0) === wrId && wrId >= 0) {
+    words[w] = wrId;
+    words[w + 1] = 0;
+  } else writeWideWrId(words, w, wrId);
+}
+
+function writeWideWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
   if (typeof wrId === 'number') {
     if (!Number.isSafeInteger(wrId) || wrId < 0)
       throw invalid('wrId', `${wrId}`, 'an integer of 0 … 2^53 − 1, or a bigint');
@@ -105,7 +113,7 @@ export function writeRegionPart(
   length: number,
   lkey: number,
 ): void {
-  words[w + Sge.ADDRESS_HIGH] = high + Math.floor(low / TWO_32);
+  words[w + Sge.ADDRESS_HIGH] = low < TWO_32 ? high : high + Math.floor(low / TWO_32);
   words[w + Sge.ADDRESS_LOW] = low;
   words[w + Sge.LENGTH] = length;
   words[w + Sge.LKEY] = lkey;

@@ -15,7 +15,7 @@ import type { MemoryRegion } from '../memory-region.ts';
 import type { MemoryWindow } from '../memory-window.ts';
 import { checkCall } from '../option-types.ts';
 import { ANY, BOOLEAN, described } from '../options.ts';
-import { postRecvNumbers, postSendNumbers, recvOf, sendOf } from './by-numbers.ts';
+import { recvOf, sendOf, writeRecvNumbers, writeSendNumbers } from './by-numbers.ts';
 import { copyEntries, type PreparedEntries, PreparedSends, writeEntries } from './prepared.ts';
 import type { AnySendWr, MwRange, RecvWr, SendWr } from './send-wr.ts';
 import {
@@ -154,10 +154,10 @@ export class PostQueues {
       this.#isPlain &&
       maxSendSge > 0 &&
       this.#takesSends(ring) &&
-      postSendNumbers(ring, mr, offset, length, flags, wrId, maxSendWr)
-    )
-      this.#wakeSends(ring);
-    else this.postSend(sendOf(mr, offset, length, flags, wrId));
+      writeSendNumbers(ring, mr, offset, length, flags, wrId, maxSendWr)
+    ) {
+      if (ring.post()) this.#engine.ring(this.#qpNum, false);
+    } else this.postSend(sendOf(mr, offset, length, flags, wrId));
   }
 
   /** As `QueuePair.prepare`. */
@@ -318,9 +318,9 @@ export class PostQueues {
     if (
       !this.#isXrc &&
       this.#takesReceives(ring) &&
-      postRecvNumbers(ring, mr, offset, length, wrId, maxRecvWr, maxRecvSge)
+      writeRecvNumbers(ring, mr, offset, length, wrId, maxRecvWr, maxRecvSge)
     ) {
-      if (ring.wake()) this.#engine.ring(this.#qpNum, true);
+      if (ring.post()) this.#engine.ring(this.#qpNum, true);
     } else this.postRecv(recvOf(mr, offset, length, wrId));
   }
 
