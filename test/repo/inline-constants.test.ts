@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
 import { inlineConstants } from '../../scripts/inline-constants.mjs';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -87,5 +88,7 @@ test('a second time, nothing changes', () => {
 
 test('the loops that take messages have no names of words left', () => {
   for (const file of ['transport/dist/qp/receive-queue.js', 'verbs-api/dist/posting/by-numbers.js'])
-    expect(readFileSync(join(ROOT, 'packages', file), 'utf8')).not.toMatch(/\b(SendWqe|RecvWqe|Sge|Cqe)\.[A-Z]/);
+    expect(readFileSync(join(ROOT, 'packages', file), 'utf8')).not.toMatch(
+      /\b(SendWqe|RecvWqe|Sge|Cqe)\.[A-Z]/,
+    );
 });
