@@ -1,4 +1,4 @@
-// Written from packages/device/src/messages.ts, where the comments are, and packages/transport/src/rings.ts:
+// Written from packages/device/src/messages.ts, where the comments are, and packages/transport/src/{rings,entry-words}.ts:
 // npx vitest run packages/device/src/protocol.test.ts -u
 #pragma once
 #include <stddef.h>

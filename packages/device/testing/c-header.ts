@@ -97,7 +97,7 @@ export function cHeader(): string {
       .map(([kind, layout]) => struct(`${name.toLowerCase()}_${kind}`, layout)),
   );
   return `${[
-    '// Written from packages/device/src/messages.ts, where the comments are, and packages/transport/src/rings.ts:',
+    '// Written from packages/device/src/messages.ts, where the comments are, and packages/transport/src/{rings,entry-words}.ts:',
     '// npx vitest run packages/device/src/protocol.test.ts -u',
     '#pragma once',
     '#include <stddef.h>',

@@ -1,7 +1,8 @@
 /** Completion queues from the engine's side: room, overrun, events, and the ring before a resize (ibv_req_notify_cq(3), ibv_resize_cq(3)). */
 import { expect, test } from 'vitest';
 import { CompletionQueue } from './completion-queue.ts';
-import { CQE_WORDS, Cqe, createRing, Ring } from './rings.ts';
+import { CQE_WORDS, Cqe } from './entry-words.ts';
+import { createRing, Ring } from './rings.ts';
 
 function make(entries = 4) {
   const queue = new CompletionQueue(7, entries, (count, stride) => new Ring(createRing(count, stride)));

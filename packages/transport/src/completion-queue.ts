@@ -1,6 +1,7 @@
 /** The engine's side of a completion queue: entries are written at once, published after the copies. */
 import type { CqContents, CqCreated } from './control.ts';
-import { CQE_WORDS, Cqe, type NewRing, type Ring, STAMPED_CQE_WORDS, TAGGED_CQE_WORDS } from './rings.ts';
+import { CQE_WORDS, Cqe, STAMPED_CQE_WORDS, TAGGED_CQE_WORDS } from './entry-words.ts';
+import type { NewRing, Ring } from './rings.ts';
 
 /** A program that was not woken by so many publications polls. */
 const SILENT = 64;

@@ -5,8 +5,8 @@ import { RegionTable, TxBatch } from './batch.ts';
 import { Access } from './constants.ts';
 import type { Context } from './context.ts';
 import { DEVICE_LIMITS, type MrCreated } from './control.ts';
+import { SGE_WORDS, Sge } from './entry-words.ts';
 import { Memory } from './memory.ts';
-import { SGE_WORDS, Sge } from './rings.ts';
 import { checkList, Scattered, scatter } from './sge.ts';
 import { addFragment } from './slots.ts';
 

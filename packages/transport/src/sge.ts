@@ -1,8 +1,8 @@
 /** Scatter/gather lists: the check of a whole list, and the payload of one packet at a time into the memory that it names. */
 import { Access } from './constants.ts';
 import type { Context } from './context.ts';
+import { SendWqe, SGE_WORDS, Sge } from './entry-words.ts';
 import type { SendQueue } from './qp/send-queue.ts';
-import { SendWqe, SGE_WORDS, Sge } from './rings.ts';
 
 /**
  * The bytes of a list, or −1 where an element is not wholly in a valid region of the PD

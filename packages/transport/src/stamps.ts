@@ -1,8 +1,8 @@
 /** Times of completions (`ibv_create_cq_ex`, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP). */
 import { TWO_32 } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
+import { Cqe } from './entry-words.ts';
 import type { Own } from './own.ts';
-import { Cqe } from './rings.ts';
 import type { Clock } from './times.ts';
 
 /**

@@ -5,9 +5,9 @@
 import { TWO_32 } from '@node-roce/wire';
 import { Access, WcStatus, WrOpcode } from './constants.ts';
 import type { Context } from './context.ts';
+import { SendWqe } from './entry-words.ts';
 import type { Owner } from './qp/owner.ts';
 import type { MemoryWindow } from './region.ts';
-import { SendWqe } from './rings.ts';
 import type { WrOpcodeRow } from './wr-opcodes.ts';
 
 const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.ZERO_BASED;

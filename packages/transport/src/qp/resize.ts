@@ -2,8 +2,9 @@
 import { SendFlags } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { QpCap, QpResized } from '../control.ts';
+import { RecvWqe, SendWqe } from '../entry-words.ts';
 import { invalid, RoceError } from '../errors.ts';
-import { type NewRing, powerOfTwo, RecvWqe, type Ring, recvStride, SendWqe, sendStride } from '../rings.ts';
+import { type NewRing, powerOfTwo, type Ring, recvStride, sendStride } from '../rings.ts';
 
 /** The queues of a queue pair; `rq` is undefined where receives are not posted to it. */
 export interface Queues {

@@ -3,16 +3,8 @@ import { PSN_MASK, psnAdd, psnDiff } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { SendFlags, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
-import {
-  Cqe,
-  indexAfter,
-  indexBefore,
-  indexDiff,
-  indexLess,
-  type Ring,
-  SendWqe,
-  SGE_WORDS,
-} from '../rings.ts';
+import { Cqe, SendWqe, SGE_WORDS } from '../entry-words.ts';
+import { indexAfter, indexBefore, indexDiff, indexLess, type Ring } from '../rings.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
 

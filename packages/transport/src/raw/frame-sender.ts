@@ -2,12 +2,12 @@
 import { TX_SLOT_WORDS, Tx, TxBatch } from '../batch.ts';
 import { QpStateCode, SendFlags, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { SendWqe, SGE_WORDS, Sge } from '../entry-words.ts';
 import { RateLimit } from '../pacing/rate-limit.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { NULL_BYTES } from '../region.ts';
 import { checkEntry } from '../requester/checks.ts';
-import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
 import { addFragment } from '../slots.ts';
 import type { FramePort } from './frames.ts';
 

@@ -1,9 +1,9 @@
 /** Whether a send entry is right: looked at when it starts, in the order of the completion statuses' table (IBTA vol 1 §11.6.2). */
 import { Access, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { SendWqe } from '../entry-words.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { SendWqe } from '../rings.ts';
 import { checkList } from '../sge.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 

@@ -20,10 +20,11 @@ import {
 } from '@node-roce/wire';
 import { Access, QpStateCode, WcStatus } from '../constants.ts';
 import { type Context, RUN_MAX } from '../context.ts';
+import { SendWqe, Sge } from '../entry-words.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { indexAfter, indexLess, SendWqe, Sge } from '../rings.ts';
+import { indexAfter, indexLess } from '../rings.ts';
 import { Scattered, scatterResponse } from '../sge.ts';
 import { Wire } from '../wr-opcodes.ts';
 import type { Requester } from './requester.ts';

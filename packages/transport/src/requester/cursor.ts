@@ -2,10 +2,11 @@
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import type { Context } from '../context.ts';
+import { SendWqe, SGE_WORDS, Sge } from '../entry-words.ts';
 import type { Own } from '../own.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { indexAfter, SendWqe, SGE_WORDS, Sge } from '../rings.ts';
+import { indexAfter } from '../rings.ts';
 import { addFragment, addFragments } from '../slots.ts';
 
 /**

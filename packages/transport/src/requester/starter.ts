@@ -1,6 +1,6 @@
 /** Starts send entries: gives them their PSNs, or executes them at once where they are local. */
 import { QpStateCode, SendFlags, WcStatus, WrOpcode } from '../constants.ts';
-import { SendWqe } from '../rings.ts';
+import { SendWqe } from '../entry-words.ts';
 import { executeLocal } from '../windows.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import { checkEntry } from './checks.ts';

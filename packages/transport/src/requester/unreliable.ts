@@ -2,11 +2,12 @@
 import { TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
 import { QpStateCode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { SendWqe } from '../entry-words.ts';
 import { RateLimit } from '../pacing/rate-limit.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { indexLess, SendWqe } from '../rings.ts';
+import { indexLess } from '../rings.ts';
 import { NO_CREDITS } from './credits.ts';
 import { Drain } from './drain.ts';
 import { FailedEntry } from './failed-entry.ts';

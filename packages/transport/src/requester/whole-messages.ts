@@ -13,10 +13,11 @@ import {
 import { FRAGMENT_WORDS, TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import { SendFlags, WrOpcode } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { SendWqe, Sge } from '../entry-words.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import type { MemoryRegion } from '../region.ts';
-import { indexDiff, SendWqe, Sge } from '../rings.ts';
+import { indexDiff } from '../rings.ts';
 import { addFragment, DEFAULT_PKEY, finishSlot, growRun } from '../slots.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Credits } from './credits.ts';

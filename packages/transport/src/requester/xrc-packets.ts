@@ -2,9 +2,9 @@
 import { BTH_BYTES, Transport, writeXrceth, XRCETH_BYTES } from '@node-roce/wire';
 import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
 import type { Context } from '../context.ts';
+import { SendWqe } from '../entry-words.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
-import { SendWqe } from '../rings.ts';
 import { runOf } from '../run-slots.ts';
 import type { WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';

@@ -2,11 +2,11 @@
 import { dethQkey } from '@node-roce/wire';
 import { WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
+import { HeaderSl } from '../entry-words.ts';
 import { GRH_BYTES, writeGrh } from '../grh.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
-import { HeaderSl } from '../rings.ts';
 import type { Responder } from './responder.ts';
 
 /** Has no state of its own between packets: no receive stays in use. */

@@ -2,8 +2,8 @@
 import { WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { SrqOp } from '../control.ts';
+import { Cqe, RecvWqe, SGE_WORDS, Sge } from '../entry-words.ts';
 import { invalid, RoceError } from '../errors.ts';
-import { Cqe, RecvWqe, SGE_WORDS, Sge } from '../rings.ts';
 import type { TagList } from './tag-list.ts';
 
 const COMPLETIONS = {

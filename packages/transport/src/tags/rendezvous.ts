@@ -1,8 +1,9 @@
 /** Rendezvous: the data of a matched message is read from the sender, which then hears that it has its memory back. */
 import { rvhRkey, rvhVaHigh, rvhVaLow, TMH_BYTES, TmhOpcode } from '@node-roce/wire';
 import { QpStateCode, SendFlags, WrOpcode } from '../constants.ts';
+import { RecvWqe, SendWqe, SGE_WORDS, Sge } from '../entry-words.ts';
 import type { Owner } from '../qp/owner.ts';
-import { RecvWqe, type Ring, SendWqe, SGE_WORDS, Sge } from '../rings.ts';
+import type { Ring } from '../rings.ts';
 
 /** Entries of the send queue for each: a READ, and the message that ends it. */
 const ENTRIES = 2;

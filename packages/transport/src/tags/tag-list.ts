@@ -1,6 +1,7 @@
 /** The tagged buffers of a tag matching SRQ, in the order in which they were added (ibv_post_srq_ops(3)). */
 import type { CompletionQueue } from '../completion-queue.ts';
-import { type Ring, recvStride } from '../rings.ts';
+import type { Ring } from '../rings.ts';
+import { recvStride } from '../rings.ts';
 
 /** Words of a key. */
 const Key = { TAG_HIGH: 0, TAG_LOW: 1, MASK_HIGH: 2, MASK_LOW: 3, HANDLE: 4 } as const;

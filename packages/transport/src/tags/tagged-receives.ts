@@ -11,8 +11,9 @@ import {
 } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { WcFlags, WcOpcode } from '../constants.ts';
+import { Cqe } from '../entry-words.ts';
 import type { InboundPacket } from '../inbound.ts';
-import { Cqe, type Ring } from '../rings.ts';
+import type { Ring } from '../rings.ts';
 import type { Rendezvous } from './rendezvous.ts';
 import type { TagList } from './tag-list.ts';
 
