@@ -11,7 +11,12 @@ const canPin = availableParallelism() >= 2 && spawnSync('taskset', ['-c', '0', '
 /** The report's line about it. */
 export const pinning = canPin ? 'each side on a processor of its own' : 'not pinned';
 
-/** The command, preceded by the one that pins it to the processor of side 0 or 1. */
+/** A program ends with the bench, also with one that is killed: it would disturb what is measured next. */
+const TETHERED = ['--pdeathsig', 'KILL', '--'];
+
+/** The command, preceded by those that pin it to the processor of side 0 or 1, and end it with the bench. */
 export function pinned(side, command, args) {
-  return canPin ? ['taskset', ['-c', String(side), command, ...args]] : [command, args];
+  return canPin
+    ? ['setpriv', [...TETHERED, 'taskset', '-c', String(side), command, ...args]]
+    : [command, args];
 }
