@@ -11,8 +11,10 @@ const MTU = 256;
 const DELAY = 10;
 const ADDRESS = 0x10_0000;
 const READS = 40;
-/** Five requests of 64 responses and one of 8. */
+/** Five requests of 64 responses and one of 8; or two of 128 and one of 72. */
 const RESPONSES = 328;
+/** READs before the first loss, where those after it begin with large requests: until the window has room for two. */
+const OPENING = 4;
 const { RC_ACKNOWLEDGE, RC_RDMA_READ_RESPONSE_MIDDLE } = Opcode;
 const { RC_RDMA_READ_RESPONSE_FIRST, RC_RDMA_READ_RESPONSE_LAST, RC_RDMA_READ_RESPONSE_ONLY } = Opcode;
 
@@ -85,22 +87,32 @@ class Forgetful {
   }
 }
 
+interface RunOptions {
+  loss: number;
+  seed: number;
+  maxRdAtomic: number;
+  /** READs that are done before packets are lost. */
+  opening?: number;
+  receiveBuffer?: number;
+}
+
 /** READs of our requester's until all are done, or none is for a second. */
-function run(loss: number, seed: number, maxRdAtomic: number) {
+function run({ loss, seed, maxRdAtomic, opening = 0, receiveBuffer }: RunOptions) {
   const first = 0xff_f000;
   const attr = { sqPsn: first, pathMtu: MTU, timeout: 8, retryCnt: 7, maxRdAtomic };
-  const hand = new ByHand(attr);
+  const hand = new ByHand(attr, receiveBuffer === undefined ? {} : { receiveBuffer });
   const { side } = hand;
   const bytes = new Uint8Array(new ArrayBuffer(RESPONSES * MTU));
   const mr = side.register(bytes.buffer);
   const peer = new Forgetful(first, maxRdAtomic);
   const chance = random(seed);
-  const isLost = () => chance() < loss;
   const statuses: string[] = [];
+  const isLost = () => statuses.length >= opening && chance() < loss;
   /** Packets on their way, by the time that they arrive at. */
   let requests: [at: number, packet: Packet][] = [];
   let responses: [at: number, packet: PacketInit][] = [];
   let wrong = 0;
+  let large = 0;
   let posted = 0;
   for (let idle = 0; statuses.length < READS && idle < 1_000_000; idle++) {
     while (posted < READS && posted - statuses.length < 2) {
@@ -108,7 +120,10 @@ function run(loss: number, seed: number, maxRdAtomic: number) {
       side.post({ opcode: 'RDMA_READ', sge: [{ mr, length: RESPONSES * MTU }], remote });
       posted++;
     }
-    for (const packet of hand.run(1)) if (!isLost()) requests.push([hand.now + DELAY, packet]);
+    for (const packet of hand.run(1)) {
+      if (rethLength(packet, BTH_BYTES) > 64 * MTU) large++;
+      if (!isLost()) requests.push([hand.now + DELAY, packet]);
+    }
     for (const [at, packet] of requests) {
       if (at > hand.now) break;
       for (const answer of peer.receive(packet)) if (!isLost()) responses.push([hand.now + DELAY, answer]);
@@ -122,16 +137,27 @@ function run(loss: number, seed: number, maxRdAtomic: number) {
       for (let i = 0; i < RESPONSES; i++) if (bytes[i * MTU] !== i % 251) wrong++;
     }
   }
-  return { statuses, wrong, dropped: peer.dropped, counters: side.adapter.counters() };
+  return { statuses, wrong, large, dropped: peer.dropped, counters: side.adapter.counters() };
 }
 
 describe.each([0.01, 0.05, 0.2])('%d lost', (loss) => {
   test.each([1, 2, 4, 16])('all READs are served, and no request is dropped: %i at a time', (maxRdAtomic) => {
     for (let seed = 1; seed <= 3; seed++) {
-      const { statuses, wrong, dropped, counters } = run(loss, seed, maxRdAtomic);
+      const { statuses, wrong, dropped, counters } = run({ loss, seed, maxRdAtomic });
       expect(statuses).toEqual(Array(READS).fill('SUCCESS'));
       expect([wrong, dropped]).toEqual([0, 0]);
       expect(counters.impliedNakSeqErr).toBeGreaterThan(0);
+    }
+  });
+
+  // Each has its losses in READs that were begun with large requests; later ones are split into small ones.
+  test.each([1, 2, 4, 16])('so are READs with large requests: %i at a time', (maxRdAtomic) => {
+    for (let seed = 1; seed <= 10; seed++) {
+      const options = { loss, seed, maxRdAtomic, opening: OPENING, receiveBuffer: 1 << 20 };
+      const { statuses, wrong, large, dropped } = run(options);
+      expect(statuses).toEqual(Array(READS).fill('SUCCESS'));
+      expect([wrong, dropped]).toEqual([0, 0]);
+      expect(large).toBeGreaterThan(0);
     }
   });
 });

@@ -8,9 +8,14 @@ import { indexAfter, indexBefore, indexDiff, indexLess, type Ring } from '../rin
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
 
-/** Of the first word of an entry's span, above the PSN: a READ or an atomic; and its `Wire`. Its operation in the ring may be another by now. */
+/**
+ * Of the first word of an entry's span, above the PSN: a READ or an atomic; its `Wire`; a READ that is split into large requests, the sign bit. The operation
+ * in the ring may be another by now.
+ */
 const READ_OR_ATOMIC = 1 << 24;
 const WIRE_SHIFT = 25;
+const WIRE_MASK = 7;
+const LARGE_REQUESTS = 1 << 31;
 /** Those of a queue that nothing was started of. */
 const NO_SPANS = new Int32Array(0);
 
@@ -121,7 +126,12 @@ export class SendQueue {
 
   /** How an entry that was started travels: a `Wire`. */
   wireOf(index: number): number {
-    return this.#spans[2 * (index & this.#mask)] >>> WIRE_SHIFT;
+    return (this.#spans[2 * (index & this.#mask)] >>> WIRE_SHIFT) & WIRE_MASK;
+  }
+
+  /** Whether an entry was started as a READ that is split into large requests (`reads.ts`). */
+  asksLarge(index: number): boolean {
+    return this.#spans[2 * (index & this.#mask)] < 0;
   }
 
   /** First PSN of an entry that was started. */
@@ -161,11 +171,17 @@ export class SendQueue {
     this.#isAsleep = false;
   }
 
-  /** Gives the next entry its PSNs. @param row its operation, as it was looked at */
-  start(psn: number, packets: number, { wire, readOrAtomic }: WrOpcodeRow): void {
+  /**
+   * Gives the next entry its PSNs.
+   *
+   * @param row its operation, as it was looked at
+   * @param asksLarge a READ that is split into large requests
+   */
+  start(psn: number, packets: number, { wire, readOrAtomic }: WrOpcodeRow, asksLarge = false): void {
     const at = this.#started & this.#mask;
     if (this.#spans === NO_SPANS) this.#spans = new Int32Array(2 * this.#ring.capacity);
-    this.#spans[2 * at] = psn | (readOrAtomic ? READ_OR_ATOMIC : 0) | (wire << WIRE_SHIFT);
+    const kind = (readOrAtomic ? READ_OR_ATOMIC : 0) | (asksLarge ? LARGE_REQUESTS : 0);
+    this.#spans[2 * at] = psn | kind | (wire << WIRE_SHIFT);
     this.#spans[2 * at + 1] = packets;
     const isEqual = packets === this.#size && this.#head !== this.#started;
     if (readOrAtomic) this.#readOrAtomics++;

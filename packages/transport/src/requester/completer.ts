@@ -86,7 +86,8 @@ export class Completer {
     if (queue.startedRow(head)?.wire !== Wire.READ || payload !== this.#owner.attributes.pathMtu) return 0;
     const index = psnDiff(psn, queue.firstPsn(head));
     const inFlight = psnDiff(requester.sendPsn, psn);
-    const count = requester.reads.middles(index, queue.packetsOf(head), Math.min(most, RUN_MAX, inFlight));
+    const wanted = Math.min(most, RUN_MAX, inFlight);
+    const count = requester.reads.middles(index, queue.packetsOf(head), queue.asksLarge(head), wanted);
     if (count < 1) return 0;
     const { words } = queue;
     const w = queue.wordOf(head);
@@ -215,7 +216,8 @@ export class Completer {
     // FIRST or MIDDLE, LAST or ONLY: rxe resumes a READ with MIDDLE (docs/quirks.md). Where a response
     // ends a request is known by its PSN.
     const { reads } = requester;
-    const wrongEnd = !reads.endsRight(psn, index, queue.packetsOf(queue.head), info.last);
+    const isLarge = queue.asksLarge(queue.head);
+    const wrongEnd = !reads.endsRight(psn, index, queue.packetsOf(queue.head), isLarge, info.last);
     if (payload !== Math.min(pathMtu, length - offset) || wrongEnd) {
       requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
@@ -330,7 +332,7 @@ export class Completer {
     const offset = index * pathMtu;
     const length = queue.words[queue.wordOf(entry) + SendWqe.LENGTH];
     if (payload !== Math.min(pathMtu, length - offset)) return false;
-    if (!reads.endsRight(psn, index, queue.packetsOf(entry), info.last)) return false;
+    if (!reads.endsRight(psn, index, queue.packetsOf(entry), queue.asksLarge(entry), info.last)) return false;
     const source = at + info.headerLength;
     if (
       scatterResponse(this.#context, this.#owner.pd, queue, entry, offset, source, payload) !== Scattered.OK

@@ -30,10 +30,12 @@ describe('a READ is split', () => {
   test('at multiples of the same count, wherever it is resumed', () => {
     const [reads] = setUp().users;
     const packets = 34;
-    expect([0, 1, 9, 10, 19, 20, 29, 30, 33].map((at) => reads.next(at, at, packets))).toEqual([
+    expect([0, 1, 9, 10, 19, 20, 29, 30, 33].map((at) => reads.next(at, at, packets, false))).toEqual([
       10, 9, 1, 10, 1, 10, 1, 4, 1,
     ]);
-    expect([1, 10, 11, 20, 34].map((responses) => reads.requestsFor(responses))).toEqual([1, 1, 2, 2, 4]);
+    expect([1, 10, 11, 20, 34].map((responses) => reads.requestsFor(responses, false))).toEqual([
+      1, 1, 2, 2, 4,
+    ]);
   });
 
   test.each([
@@ -44,14 +46,58 @@ describe('a READ is split', () => {
     ['budget for 1,000', 1000 * CHARGE, 64],
   ])('with %s: two requests fit, of at most 64 responses', (_, total, chunk) => {
     const [reads] = setUp(1, total).users;
-    expect(reads.next(0, 0, 10_000)).toBe(chunk);
+    expect(reads.next(0, 0, 10_000, false)).toBe(chunk);
+  });
+
+  test.each([
+    ['no budget', 0, 1],
+    ['budget for 255', 255 * CHARGE, 64],
+    ['budget for 256', 256 * CHARGE, 128],
+    ['budget for 1,000', 1000 * CHARGE, 128],
+  ])('with %s: large requests are for 128 where two of them fit', (_, total, large) => {
+    const [reads] = setUp(1, total).users;
+    expect(reads.next(0, 0, 10_000, true)).toBe(large);
+    expect(reads.startsLarge(10_000, WIDE)).toBe(large === 128);
+  });
+
+  test('into large requests where the window has room for two of them, and more than a small one is needed', () => {
+    const [reads] = setUp(1, WIDE * CHARGE).users;
+    expect(reads.startsLarge(65, 256)).toBe(true);
+    expect(reads.startsLarge(64, 256)).toBe(false);
+    expect(reads.startsLarge(65, 255)).toBe(false);
+  });
+
+  test('into small requests while a READ waits for the budget', () => {
+    const { users } = setUp(2, 256 * CHARGE);
+    const [a, b] = users;
+    a.ask(0, 255);
+    expect(a.startsLarge(256, WIDE)).toBe(true);
+    b.awaitRoom(64, WIDE, false);
+    expect(a.startsLarge(256, WIDE)).toBe(false);
+    a.receivedRun(64);
+    expect(b.isWaiting).toBe(false);
+    expect(a.startsLarge(256, WIDE)).toBe(true);
+  });
+
+  test('into large requests at multiples of their size', () => {
+    const [reads] = setUp(1, WIDE * CHARGE).users;
+    expect([0, 1, 63, 64, 127, 128, 255, 256, 299].map((at) => reads.next(at, at, 300, true))).toEqual([
+      128, 127, 65, 64, 1, 128, 1, 44, 1,
+    ]);
+    expect([1, 64, 128, 129, 300].map((responses) => reads.requestsFor(responses, true))).toEqual([
+      1, 1, 1, 2, 3,
+    ]);
+    reads.ask(0, 127);
+    expect([0, 1, 126, 127].map((at) => reads.middles(at, 300, true, WIDE))).toEqual([127, 126, 1, 0]);
+    for (const at of [63, 127, 191, 255, 299])
+      expect(reads.endsRight(at, at, 300, true, true)).toBe(at !== 63 && at !== 191);
   });
 
   test('anew after the path MTU changed, and what was asked for is given back', () => {
     const { budget, users, settled } = setUp();
     users[0].ask(0, 9);
     users[0].setPathMtu(4096);
-    expect(users[0].next(0, 0, 100)).toBe(Math.floor(TOTAL / 2 / (2 * 4096 + 512)));
+    expect(users[0].next(0, 0, 100, false)).toBe(Math.floor(TOTAL / 2 / (2 * 4096 + 512)));
     expect(budget.left).toBe(TOTAL);
     settled();
   });
@@ -116,14 +162,42 @@ describe('responses in flight', () => {
 
   test('are two requests at least, and beyond them no more than the window', () => {
     const [reads] = setUp(1, 100 * TOTAL).users;
-    const chunk = reads.next(0, 0, WIDE);
-    expect(reads.awaitRoom(chunk, 2)).toBe(true);
+    const chunk = reads.next(0, 0, WIDE, false);
+    expect(reads.awaitRoom(chunk, 2, false)).toBe(true);
     reads.ask(0, chunk - 1);
-    expect(reads.awaitRoom(chunk, 2)).toBe(true);
-    expect(reads.awaitRoom(chunk + 1, 2)).toBe(false);
+    expect(reads.awaitRoom(chunk, 2, false)).toBe(true);
+    expect(reads.awaitRoom(chunk + 1, 2, false)).toBe(false);
     reads.ask(chunk, 2 * chunk - 1);
-    expect(reads.awaitRoom(1, 2 * chunk)).toBe(false);
-    expect(reads.awaitRoom(1, 2 * chunk + 1)).toBe(true);
+    expect(reads.awaitRoom(1, 2 * chunk, false)).toBe(false);
+    expect(reads.awaitRoom(1, 2 * chunk + 1, false)).toBe(true);
+  });
+
+  test('are a large request and the last 64 responses of another one at least', () => {
+    const [reads] = setUp(1, WIDE * CHARGE).users;
+    expect(reads.awaitRoom(128, 2, true)).toBe(true);
+    reads.ask(0, 127);
+    reads.receivedRun(63);
+    expect(reads.awaitRoom(128, 2, true)).toBe(false);
+    // Nor a small one, behind more than the last 64.
+    expect(reads.awaitRoom(64, 2, false)).toBe(false);
+    reads.receivedRun(1);
+    expect(reads.awaitRoom(64, 2, false)).toBe(true);
+    expect(reads.awaitRoom(128, 2, true)).toBe(true);
+    reads.ask(128, 255);
+    expect(reads.awaitRoom(1, 192, true)).toBe(false);
+    expect(reads.awaitRoom(1, 193, true)).toBe(true);
+  });
+
+  test('after a timeout are one request at least', () => {
+    const [reads] = setUp(1, WIDE * CHARGE).users;
+    reads.timedOut();
+    reads.ask(0, 127);
+    expect(reads.awaitRoom(1, 2, true)).toBe(false);
+    reads.receivedRun(64);
+    expect([reads.awaitRoom(1, 2, false), reads.awaitRoom(64, 2, true)]).toEqual([false, true]);
+    reads.retire(128);
+    reads.ask(128, 255);
+    expect(reads.awaitRoom(64, 2, true)).toBe(true);
   });
 
   test('the check sees responses without a request', () => {
@@ -168,26 +242,26 @@ describe('a response is LAST or ONLY', () => {
     const reads = asked();
     for (let packet = 0; packet < 25; packet++) {
       const isEnd = packet === 9 || packet === 19 || packet === 24;
-      expect(reads.endsRight(packet, packet, 25, true)).toBe(isEnd);
-      expect(reads.endsRight(packet, packet, 25, false)).toBe(!isEnd);
+      expect(reads.endsRight(packet, packet, 25, false, true)).toBe(isEnd);
+      expect(reads.endsRight(packet, packet, 25, false, false)).toBe(!isEnd);
     }
   });
 
   test('also elsewhere where a part was asked for again, until all is answered', () => {
     const reads = asked();
     reads.repeated(0, 7);
-    expect([true, false].map((last) => reads.endsRight(5, 5, 25, last))).toEqual([true, true]);
-    expect(reads.endsRight(7, 7, 25, true)).toBe(false);
-    expect(reads.endsRight(9, 9, 25, false)).toBe(false);
+    expect([true, false].map((last) => reads.endsRight(5, 5, 25, false, last))).toEqual([true, true]);
+    expect(reads.endsRight(7, 7, 25, false, true)).toBe(false);
+    expect(reads.endsRight(9, 9, 25, false, false)).toBe(false);
     for (let i = 0; i < 10; i++) reads.received();
     reads.retire(10);
     reads.ask(10, 19);
-    expect(reads.endsRight(12, 12, 25, true)).toBe(false);
+    expect(reads.endsRight(12, 12, 25, false, true)).toBe(false);
   });
 
   test('anywhere where nothing was asked for', () => {
     const [reads] = setUp().users;
-    expect([true, false].map((last) => reads.endsRight(5, 5, 25, last))).toEqual([true, true]);
+    expect([true, false].map((last) => reads.endsRight(5, 5, 25, false, last))).toEqual([true, true]);
   });
 });
 
@@ -204,13 +278,13 @@ describe('the budget', () => {
     const { users, settled } = setUp(3);
     const [a, b, c] = users;
     for (const reads of [a, b]) {
-      expect(reads.awaitRoom(CHUNK, WIDE)).toBe(true);
+      expect(reads.awaitRoom(CHUNK, WIDE, false)).toBe(true);
       reads.ask(0, 9);
     }
     settled();
-    expect(a.awaitRoom(1, WIDE)).toBe(false);
+    expect(a.awaitRoom(1, WIDE, false)).toBe(false);
     expect(a.isWaiting).toBe(false); // Its own responses will come.
-    expect(c.awaitRoom(1, WIDE)).toBe(false);
+    expect(c.awaitRoom(1, WIDE, false)).toBe(false);
     expect(c.isWaiting).toBe(true);
     expect(c.wanted).toBe(CHARGE);
   });
@@ -219,12 +293,12 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
     a.ask(0, 19);
-    expect(b.awaitRoom(4, WIDE)).toBe(false);
-    expect(c.awaitRoom(1, WIDE)).toBe(false);
+    expect(b.awaitRoom(4, WIDE, false)).toBe(false);
+    expect(c.awaitRoom(1, WIDE, false)).toBe(false);
     for (let i = 0; i < 3; i++) a.received();
     // Enough for the second, who waits behind the first; and for nobody else.
     expect(woken).toEqual([]);
-    expect(a.awaitRoom(1, WIDE)).toBe(false);
+    expect(a.awaitRoom(1, WIDE, false)).toBe(false);
     a.received();
     expect(woken).toEqual([1]);
     expect(b.isWaiting).toBe(false);
@@ -233,7 +307,7 @@ describe('the budget', () => {
     a.received();
     expect(woken).toEqual([1, 2]);
     // The request uses the place that it was granted, and takes no other.
-    expect(b.awaitRoom(4, 1)).toBe(true);
+    expect(b.awaitRoom(4, 1, false)).toBe(true);
     b.ask(0, 3);
     expect(b.held).toBe(4 * CHARGE);
     settled();
@@ -246,7 +320,7 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    for (let i = 0; i < 3; i++) expect(b.awaitRoom(1, WIDE)).toBe(false);
+    for (let i = 0; i < 3; i++) expect(b.awaitRoom(1, WIDE, false)).toBe(false);
     for (let i = 0; i < 5; i++) a.received();
     expect(woken).toEqual([1]);
     expect(b.held).toBe(CHARGE);
@@ -257,8 +331,8 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
     a.ask(0, 19);
-    b.awaitRoom(1, WIDE);
-    c.awaitRoom(1, WIDE);
+    b.awaitRoom(1, WIDE, false);
+    c.awaitRoom(1, WIDE, false);
     b.release();
     expect(b.isWaiting).toBe(false);
     a.received();
@@ -273,10 +347,10 @@ describe('the budget', () => {
     const { users, woken } = setUp(2, 3 * CHARGE);
     const [a, b] = users;
     a.ask(0, 2);
-    expect(b.awaitRoom(9, WIDE)).toBe(false);
+    expect(b.awaitRoom(9, WIDE, false)).toBe(false);
     a.release();
     expect(woken).toEqual([1]);
-    expect(b.awaitRoom(9, WIDE)).toBe(true);
+    expect(b.awaitRoom(9, WIDE, false)).toBe(true);
   });
 });
 
@@ -285,22 +359,22 @@ describe('a wait for budget', () => {
     const { users, settled } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(false);
     a.received();
     expect(b.waited()).toBe(false);
     expect(b.isWaiting).toBe(true);
     a.received();
     // It asks again before it was woken: its wait began before.
-    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(false);
     expect(b.waited()).toBe(false);
     expect(b.waited()).toBe(true);
     expect(b.isWaiting).toBe(false);
     // Now one request leaves, whatever is left; the next one waits again.
-    expect(b.awaitRoom(CHUNK, WIDE)).toBe(true);
+    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(true);
     b.ask(0, 9);
     settled();
     b.release();
-    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(false);
   });
 
   test('is over for one that does not wait', () => {
@@ -310,16 +384,16 @@ describe('a wait for budget', () => {
     const { users } = setUp(2);
     users[0].ask(0, 19);
     expect(users[1].waited()).toBe(true);
-    expect(users[1].awaitRoom(1, WIDE)).toBe(false);
+    expect(users[1].awaitRoom(1, WIDE, false)).toBe(false);
   });
 
   test('waiting does not outlast a release', () => {
     const { users } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    b.awaitRoom(1, WIDE);
+    b.awaitRoom(1, WIDE, false);
     expect(b.waited()).toBe(true);
     b.release();
-    expect(b.awaitRoom(1, WIDE)).toBe(false);
+    expect(b.awaitRoom(1, WIDE, false)).toBe(false);
   });
 });

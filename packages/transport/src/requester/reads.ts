@@ -5,8 +5,13 @@ import { Turn, TurnQueue } from '../scheduler.ts';
 import { OutOfOrder } from './out-of-order.ts';
 import { ReadRequests } from './read-requests.ts';
 
-/** Responses that one READ request asks for, at most. */
-const READ_CHUNK_MAX = 64;
+/**
+ * Responses that one READ request asks for, at most: a small one, and a large one. The first and the last response of a request have longer headers than the
+ * others, so GSO sends them in datagrams of their own: fewer requests take less time. But one gap of each request is asked for at a
+ * time: where packets are lost, more requests are quicker.
+ */
+const SMALL_MAX = 64;
+const LARGE = 128;
 const NONE = -1;
 
 /**
@@ -78,8 +83,9 @@ export class OutstandingReads {
   #responses = 0;
   /** The share of each in the budget. */
   #charge = 0;
-  /** Responses that one request asks for. */
-  #chunk = 1;
+  /** Responses that a small request asks for, and a large one; equal where the receive buffer does not hold two large ones. */
+  #small = 1;
+  #large = 1;
   /** Budget that is waited for, and that was granted and is not used. */
   #wanted = 0;
   #granted = 0;
@@ -100,14 +106,16 @@ export class OutstandingReads {
     this.#owner = owner;
   }
 
-  /** Splits READs so that the device's receive buffer holds the responses of two requests. */
+  /** READs are split so that the device's receive buffer holds the responses of two requests. */
   setPathMtu(pathMtu: number): void {
     this.release();
     this.#repeatedEnd = this.#alone = NONE;
     this.#isCareful = false;
     (this as Own<OutstandingReads>).idle = true;
     this.#charge = receiveCharge(pathMtu);
-    this.#chunk = Math.min(READ_CHUNK_MAX, Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge)));
+    const most = Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge));
+    this.#small = Math.min(SMALL_MAX, most);
+    this.#large = most < LARGE ? this.#small : LARGE;
   }
 
   /** Bytes of the device's budget that it has. */
@@ -120,19 +128,31 @@ export class OutstandingReads {
     return this.#responses;
   }
 
+  /**
+   * Whether a READ with this many responses, which is started while nothing is recovered from, is split into large requests: where the window has room for two of
+   * them, and no READ waits for the receive buffer. The answer holds as long as the READ does, so that its requests always end at the same places.
+   */
+  startsLarge(responses: number, window: number): boolean {
+    return responses > this.#small && this.#large > this.#small && window >= 2 * LARGE && this.#budget.has(0);
+  }
+
   /** Requests that a READ with this many responses is split into. */
-  requestsFor(responses: number): number {
-    return Math.ceil(responses / this.#chunk);
+  requestsFor(responses: number, isLarge: boolean): number {
+    return Math.ceil(responses / (isLarge ? this.#large : this.#small));
   }
 
   /**
-   * Responses that the request at `psn`, for response number `packet` of a READ with so many, asks for: requests end at multiples of the
-   * chunk, so that a resumed READ ends where the first request ended; and behind the response that a probe asked for.
+   * Responses that the request at `psn`, for response number `packet` of a READ with so many, asks for: requests end at multiples of their
+   * size, so that a resumed READ ends where the first request ended; and behind the response that a probe asked for.
    */
-  next(psn: number, packet: number, packets: number): number {
-    if (psn === this.#alone) return 1;
-    const end = (Math.floor(packet / this.#chunk) + 1) * this.#chunk;
-    return Math.min(end, packets) - packet;
+  next(psn: number, packet: number, packets: number, isLarge: boolean): number {
+    return psn === this.#alone ? 1 : this.#endOf(packet, packets, isLarge) - packet;
+  }
+
+  /** One past the last response of the request that asks for response number `packet`, of a READ with so many. */
+  #endOf(packet: number, packets: number, isLarge: boolean): number {
+    const size = isLarge ? this.#large : this.#small;
+    return Math.min((Math.floor(packet / size) + 1) * size, packets);
   }
 
   /**
@@ -152,16 +172,18 @@ export class OutstandingReads {
 
   /**
    * Looks whether so many more responses may be asked for. They count against the window as packets do, for after
-   * a loss all that is out is asked for again; but two requests may always be out, so that the peer has one
-   * to answer while the other's answer travels; after a timeout one, for a slow responder answers whatever it is asked, and is
+   * a loss all that is out is asked for again; but a request may always be out with a small one, or the last responses of a large one, so that the peer has
+   * one to answer while the other's answer travels; after a timeout one, for a slow responder answers whatever it is asked, and is
    * slower for it. Without budget, who has nothing in flight waits for some.
+   *
+   * @param isLarge as the READ was started
    * @returns whether they may
    */
-  awaitRoom(responses: number, window: number): boolean {
+  awaitRoom(responses: number, window: number, isLarge: boolean): boolean {
     const bytes = responses * this.#charge;
     if (this.#responses > 0) {
-      if (this.#responses + responses > Math.max(window, this.#isCareful ? this.#chunk : 2 * this.#chunk))
-        return false;
+      const least = (isLarge ? this.#large : this.#small) + (this.#isCareful ? 0 : this.#small);
+      if (this.#responses + responses > Math.max(window, least)) return false;
       return this.#budget.has(bytes);
     }
     if (this.#granted >= bytes || this.#forced || this.#budget.has(bytes)) return true;
@@ -232,17 +254,16 @@ export class OutstandingReads {
   }
 
   /** Whether response number `packet` at `psn`, of a READ with so many, is LAST or ONLY where it has to be: at the end of a request. */
-  endsRight(psn: number, packet: number, packets: number, last: boolean): boolean {
+  endsRight(psn: number, packet: number, packets: number, isLarge: boolean, last: boolean): boolean {
     if (this.list.count === 0) return true;
-    const isEnd = packet + 1 === packets || (packet + 1) % this.#chunk === 0;
+    const isEnd = packet + 1 === this.#endOf(packet, packets, isLarge);
     return isEnd ? last : !last || (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) < 0);
   }
 
   /** Of up to `most` responses from number `packet` on, of a READ with so many, those before the end of their request; 0 where some may end before. */
-  middles(packet: number, packets: number, most: number): number {
+  middles(packet: number, packets: number, isLarge: boolean, most: number): number {
     if (this.list.count === 0 || this.#repeatedEnd !== NONE) return 0;
-    const end = Math.min(packets, (Math.floor(packet / this.#chunk) + 1) * this.#chunk) - 1;
-    return Math.min(most, end - packet);
+    return Math.min(most, this.#endOf(packet, packets, isLarge) - 1 - packet);
   }
 
   /** The next READ responses were received: as `received`, for each of them. */

@@ -5,21 +5,24 @@ import { executeLocal } from '../windows.ts';
 import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import { checkEntry } from './checks.ts';
 import type { Credits } from './credits.ts';
-import type { SenderParts } from './parts.ts';
-import type { OutstandingReads } from './reads.ts';
+import type { RequesterParts, SenderParts } from './parts.ts';
+import type { Recovery } from './recovery/recovery.ts';
 
 /** Local operations that are executed in a turn, at most: another thread may post them as fast as they are done. */
 const LOCAL_OPERATIONS = 128;
+
+/** Those that decide how a READ is split. */
+type ReadParts = Pick<RequesterParts, 'reads' | 'pacing'> & { readonly recovery: Recovery };
 
 /** Owns the count of local operations of the turn. */
 export class Starter {
   readonly #parts: SenderParts;
   readonly #credits: Credits;
-  readonly #reads: OutstandingReads | undefined;
+  readonly #reads: ReadParts | undefined;
   #local = 0;
 
   /** @param reads of a service that has READs */
-  constructor(parts: SenderParts, credits: Credits, reads?: OutstandingReads) {
+  constructor(parts: SenderParts, credits: Credits, reads?: ReadParts) {
     this.#parts = parts;
     this.#credits = credits;
     this.#reads = reads;
@@ -82,8 +85,9 @@ export class Starter {
 
     const { pathMtu } = owner.attributes;
     const packets = row!.wire === Wire.ATOMIC ? 1 : Math.max(1, Math.ceil(length / pathMtu));
-    queue.start(cursor.psn, packets, row!);
-    if (limited) credits.count(this.#messagesOf(row!.wire, packets));
+    const asksLarge = row!.wire === Wire.READ && this.#startsLarge(packets);
+    queue.start(cursor.psn, packets, row!, asksLarge);
+    if (limited) credits.count(this.#messagesOf(index));
     cursor.place(index, cursor.psn);
     return true;
   }
@@ -99,14 +103,23 @@ export class Starter {
     const last = (queue.started - 1) | 0;
     if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return false;
     const credits = this.#credits;
-    if (credits.limited) credits.count(-this.#messagesOf(queue.wireOf(last), queue.packetsOf(last)));
+    if (credits.limited) credits.count(-this.#messagesOf(last));
     queue.unstart();
     return true;
   }
 
-  /** Messages that the responder counts for an entry. */
-  #messagesOf(wire: number, packets: number): number {
-    return wire === Wire.READ && this.#reads ? this.#reads.requestsFor(packets) : 1;
+  /** Whether a READ is split into large requests: not while losses are recovered from. */
+  #startsLarge(packets: number): boolean {
+    if (this.#reads === undefined) return false;
+    const { reads, pacing, recovery } = this.#reads;
+    return recovery.idle && reads.startsLarge(packets, pacing.congestion.window);
+  }
+
+  /** Messages that the responder counts for an entry that was started. */
+  #messagesOf(entry: number): number {
+    const { queue } = this.#parts.flight;
+    if (this.#reads === undefined || queue.wireOf(entry) !== Wire.READ) return 1;
+    return this.#reads.reads.requestsFor(queue.packetsOf(entry), queue.asksLarge(entry));
   }
 
   /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */

@@ -42,7 +42,7 @@ export class Transmitter {
     this.#recovery = recovery;
     this.#flight = parts.flight;
     this.#packets = packets;
-    this.#starter = new Starter(parts, credits, parts.reads);
+    this.#starter = new Starter(parts, credits, { reads: parts.reads, pacing: parts.pacing, recovery });
     this.#wholes = parts.owner.type === 'RC' ? new WholeMessages(parts, credits) : undefined;
   }
 
@@ -137,7 +137,9 @@ export class Transmitter {
     if (row === undefined) return false;
     const packets = queue.packetsOf(cursor.entry);
     const asks = row.readOrAtomic;
-    const most = asks ? reads.next(cursor.psn, cursor.packet, packets) : packets - cursor.packet;
+    const most = asks
+      ? reads.next(cursor.psn, cursor.packet, packets, queue.asksLarge(cursor.entry))
+      : packets - cursor.packet;
     const answered = early.answeredAt(cursor.psn, most, asks);
     if (answered === 0) return false;
     if (asks && answered === most) {
@@ -246,10 +248,11 @@ export class Transmitter {
       this.#time(psn);
       return 1;
     }
-    const most = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
+    const isLarge = queue.asksLarge(cursor.entry);
+    const most = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry), isLarge);
     const isBefore = !recovery.idle && early.isBefore(psn);
     const missing = isBefore ? early.countMissing(psn, most) : most;
-    if (!reads.awaitRoom(missing, pacing.congestion.window)) {
+    if (!reads.awaitRoom(missing, pacing.congestion.window, isLarge)) {
       if (reads.isWaiting) timers.armUnlessRunning(Timer.READ_BUDGET, READ_BUDGET_WAIT);
       return 0;
     }

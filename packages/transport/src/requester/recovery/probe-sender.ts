@@ -100,9 +100,9 @@ export class ProbeSender {
     const { flight, reads } = this.#parts;
     const { queue } = flight;
     const cursor = this.#cursor;
-    const { psn } = cursor;
+    const { psn, entry, packet } = cursor;
     if (row.wire === Wire.READ) {
-      const left = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
+      const left = reads.next(psn, packet, queue.packetsOf(entry), queue.asksLarge(entry));
       const responses = isPart ? 1 : reads.early.span(psn, left);
       const status = this.#packets.addRead(batch, cursor, row, responses);
       if (status !== WcStatus.SUCCESS) return this.#fail(status);
@@ -112,7 +112,7 @@ export class ProbeSender {
       } else reads.repeated(psn, psnAdd(psn, responses));
       return responses;
     }
-    const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
+    const last = packet === queue.packetsOf(entry) - 1;
     const status = this.#packets.addAgain(batch, cursor, row, last);
     return status === WcStatus.SUCCESS ? 1 : this.#fail(status);
   }

@@ -33,7 +33,8 @@ export class ReadRepair {
       cursor.find(queue, gap, owner.attributes.pathMtu);
       const row = queue.startedRow(cursor.entry);
       if (row === undefined) break;
-      const left = reads.next(gap, cursor.packet, queue.packetsOf(cursor.entry));
+      const { entry, packet } = cursor;
+      const left = reads.next(gap, packet, queue.packetsOf(entry), queue.asksLarge(entry));
       const responses = Math.min(left, psnDiff(gapEnd, gap));
       if (!this.#add(batch, row, responses)) break;
       const end = psnAdd(gap, responses);

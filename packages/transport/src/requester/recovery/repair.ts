@@ -128,7 +128,7 @@ export class Repair {
     if (row.wire === Wire.READ) {
       // To its end, past the range: a responder that discarded the request serves no more than it is asked for now, and the rest would
       // be a request of its own, which later ones may not reach across.
-      const left = this.#reads.next(psn, packet, packets);
+      const left = this.#reads.next(psn, packet, packets, queue.asksLarge(entry));
       const responses = this.#reads.early.span(psn, left, left);
       const status = this.#packets.addRead(batch, cursor, row, responses);
       if (status !== WcStatus.SUCCESS) return this.#fail(entry, status);

@@ -20,7 +20,7 @@ export function takeUp(parts: Parts): void {
     const { psn, entry, packet } = cursor;
     const left = queue.packetsOf(entry) - packet;
     if (queue.wireOf(entry) === Wire.READ) {
-      const responses = reads.next(psn, packet, left + packet);
+      const responses = reads.next(psn, packet, left + packet, queue.asksLarge(entry));
       reads.ask(psn, psnAdd(psn, responses - 1), reads.early.countMissing(psn, responses));
       cursor.advance(queue, responses);
       continue;
