@@ -2,7 +2,7 @@
  * READs that are split into large requests: which ones are, and that each keeps its division for as long as it lives. Judged by the requests on the wire, and by
  * the places where a response may be LAST (IBTA vol 1 §9.7.5.1).
  */
-import { BTH_BYTES, bthOpcode, Opcode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
+import { BTH_BYTES, bthOpcode, NakCode, Opcode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, type PacketInit } from '../../testing/by-hand.ts';
 
@@ -27,6 +27,9 @@ function setUp({ attr = {}, selective = true, receiveBuffer = 1 << 20 } = {}) {
     base = psnAdd(base, packets);
     hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: psnAdd(base, -1), aeth: { syndrome, msn } });
   };
+  /** The oldest packet that is not acknowledged was lost. */
+  const nak = () =>
+    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: base, aeth: { syndrome: NakCode.PSN_SEQUENCE_ERROR } });
   /** All of a WRITE is acknowledged: PSNs are told from there on. */
   const open = (syndrome?: number, msn?: number) => {
     post('RDMA_WRITE', OPENING);
@@ -75,7 +78,7 @@ function setUp({ attr = {}, selective = true, receiveBuffer = 1 << 20 } = {}) {
     aeth = { syndrome: 0x1f, msn: 0 },
   ) => hand.put(...responses(from, end, first, last, aeth));
   const statuses = () => side.poll().map(({ status }) => status);
-  return { hand, side, post, open, ack, inReads, requests, respond, statuses };
+  return { hand, side, post, open, ack, nak, inReads, requests, respond, statuses };
 }
 
 const LARGE = [
@@ -145,6 +148,21 @@ describe('a READ asks for', () => {
     respond(0, 60, 0, 127);
     respond(70, 128, 0, 127);
     expect(requests()).toEqual([[60, 10]]);
+  });
+
+  test('all of a request that was lost, of a peer that keeps those behind it', () => {
+    const { hand, post, ack, requests, open, nak } = setUp();
+    for (let i = 0; i < 4; i++) post('RDMA_WRITE', 1);
+    hand.drain();
+    nak();
+    // Beyond what it went back to: that is how the requester learns what the peer does.
+    ack(4);
+    // Nothing is recovered from once so many packets were not lost.
+    for (let i = 0; i <= 65_536 / OPENING; i++) open();
+    post('RDMA_READ', RESPONSES);
+    expect(requests()).toEqual(LARGE);
+    nak();
+    expect(requests()).toEqual([[0, 128]]);
   });
 
   test('the same after its queue has moved', () => {
