@@ -150,6 +150,20 @@ describe('a READ asks for', () => {
     expect(requests()).toEqual([[60, 10]]);
   });
 
+  test('what is missing, of a peer that was slow and not silent', () => {
+    const { hand, side, post, requests, respond, open } = setUp();
+    open();
+    post('RDMA_WRITE', 4);
+    post('RDMA_READ', RESPONSES);
+    requests();
+    while (side.adapter.counters().timeouts === 0) hand.run(1000);
+    // Responses to what was sent before the timeout: it goes on from the end.
+    respond(4, 64, 4, 131);
+    expect(requests()).toEqual([]);
+    respond(74, 132, 4, 131);
+    expect(requests()).toEqual([[64, 10]]);
+  });
+
   test('all of a request that was lost, of a peer that keeps those behind it', () => {
     const { hand, post, ack, requests, open, nak } = setUp();
     for (let i = 0; i < 4; i++) post('RDMA_WRITE', 1);
