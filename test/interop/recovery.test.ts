@@ -142,6 +142,46 @@ describe.each(isFixedSample ? STAGES.slice(1) : STAGES)('%s', (when, recovery) =
   });
 });
 
+// The requests are large before the first loss, and rxe has to answer what is asked for of them again.
+test('READs of ours that began before the first loss', { timeout: 240_000 * PATIENCE }, async () => {
+  await using link = await LinkUp.make(guest, { connect, theirs });
+  const { agent, cq, qp, device } = link;
+  const ours = await link.memory(MIB, { seed: 5 });
+  const there = await agent.mr({ size: MIB, access: 'LOCAL_WRITE,REMOTE_READ', seed: 6 });
+  const remote = { addr: there.address, rkey: there.rkey };
+  let [done, last] = [0, 16];
+  /** Four at a time, up to the last one. */
+  async function read(): Promise<void> {
+    for (let posted = done; done < last; done++) {
+      for (; posted - done < 4 && posted < last; posted++)
+        qp.postSend({ opcode: 'RDMA_READ', signaled: true, sgList: [{ mr: ours.mr }], remote });
+      expect(await cq.next()).toMatchObject({ status: 'SUCCESS' });
+    }
+  }
+  const start = await device.counters();
+  await read();
+  const opened = await device.counters();
+  try {
+    last = Number.POSITIVE_INFINITY;
+    const losing = guest.netem('loss 2%', 'loss 2%').then(() => {
+      last = done + 24;
+    });
+    await Promise.all([read(), losing]);
+    const end = await device.counters();
+    const sent = (from: typeof start, to: typeof start) =>
+      `${to.sentPackets - from.sentPackets} requests, ${to.retransmittedPackets - from.retransmittedPackets} of them again`;
+    console.log(`16 READs of 1 MiB: ${sent(start, opened)}; ${done - 16} more: ${sent(opened, end)}`);
+    // Of 64 responses each there would be 64 of them.
+    if (opened.retransmittedPackets === start.retransmittedPackets)
+      expect(opened.sentPackets - start.sentPackets).toBeLessThan(48);
+    expect(end.retransmittedPackets).toBeGreaterThan(opened.retransmittedPackets);
+    expect(ours.sha256).toBe(await agent.sha256(there.mr));
+    expect(ours.guardsIntact).toBe(true);
+  } finally {
+    await guest.netem('');
+  }
+});
+
 /** How many packets both sides send in five seconds in which nothing goes on. */
 async function silence(): Promise<string> {
   const capture = await WireCapture.start(guest.address);
