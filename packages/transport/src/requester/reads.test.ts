@@ -72,7 +72,7 @@ describe('a READ is split', () => {
     const [a, b] = users;
     a.ask(0, 255);
     expect(a.startsLarge(256, WIDE)).toBe(true);
-    b.awaitRoom(64, WIDE, false);
+    b.awaitRoom(64, WIDE);
     expect(a.startsLarge(256, WIDE)).toBe(false);
     a.receivedRun(64);
     expect(b.isWaiting).toBe(false);
@@ -163,41 +163,44 @@ describe('responses in flight', () => {
   test('are two requests at least, and beyond them no more than the window', () => {
     const [reads] = setUp(1, 100 * TOTAL).users;
     const chunk = reads.next(0, 0, WIDE, false);
-    expect(reads.awaitRoom(chunk, 2, false)).toBe(true);
+    expect(reads.awaitRoom(chunk, 2)).toBe(true);
     reads.ask(0, chunk - 1);
-    expect(reads.awaitRoom(chunk, 2, false)).toBe(true);
-    expect(reads.awaitRoom(chunk + 1, 2, false)).toBe(false);
+    expect(reads.awaitRoom(chunk, 2)).toBe(true);
     reads.ask(chunk, 2 * chunk - 1);
-    expect(reads.awaitRoom(1, 2 * chunk, false)).toBe(false);
-    expect(reads.awaitRoom(1, 2 * chunk + 1, false)).toBe(true);
+    expect(reads.awaitRoom(1, 2 * chunk)).toBe(false);
+    expect(reads.awaitRoom(1, 2 * chunk + 1)).toBe(true);
   });
 
-  test('are a large request and the last 64 responses of another one at least', () => {
+  test('are as many when a large request leaves as when a small one does', () => {
     const [reads] = setUp(1, WIDE * CHARGE).users;
-    expect(reads.awaitRoom(128, 2, true)).toBe(true);
+    expect(reads.awaitRoom(128, 2)).toBe(true);
     reads.ask(0, 127);
     reads.receivedRun(63);
-    expect(reads.awaitRoom(128, 2, true)).toBe(false);
-    // Nor a small one, behind more than the last 64.
-    expect(reads.awaitRoom(64, 2, false)).toBe(false);
+    expect([reads.awaitRoom(64, 2), reads.awaitRoom(128, 2)]).toEqual([false, false]);
     reads.receivedRun(1);
-    expect(reads.awaitRoom(64, 2, false)).toBe(true);
-    expect(reads.awaitRoom(128, 2, true)).toBe(true);
+    expect([reads.awaitRoom(64, 2), reads.awaitRoom(128, 2)]).toEqual([true, true]);
     reads.ask(128, 255);
-    expect(reads.awaitRoom(1, 192, true)).toBe(false);
-    expect(reads.awaitRoom(1, 193, true)).toBe(true);
+    for (const most of [64, 128]) {
+      expect(reads.awaitRoom(most, 192 + 63)).toBe(false);
+      expect(reads.awaitRoom(most, 192 + 64)).toBe(true);
+    }
   });
 
   test('after a timeout are one request at least', () => {
     const [reads] = setUp(1, WIDE * CHARGE).users;
     reads.timedOut();
     reads.ask(0, 127);
-    expect(reads.awaitRoom(1, 2, true)).toBe(false);
-    reads.receivedRun(64);
-    expect([reads.awaitRoom(1, 2, false), reads.awaitRoom(64, 2, true)]).toEqual([false, true]);
+    expect(reads.awaitRoom(1, 2)).toBe(false);
+    reads.receivedRun(127);
+    expect([reads.awaitRoom(63, 2), reads.awaitRoom(64, 2), reads.awaitRoom(128, 2)]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    reads.receivedRun(1);
     reads.retire(128);
-    reads.ask(128, 255);
-    expect(reads.awaitRoom(64, 2, true)).toBe(true);
+    reads.ask(128, 191);
+    expect(reads.awaitRoom(128, 2)).toBe(true);
   });
 
   test('the check sees responses without a request', () => {
@@ -278,13 +281,13 @@ describe('the budget', () => {
     const { users, settled } = setUp(3);
     const [a, b, c] = users;
     for (const reads of [a, b]) {
-      expect(reads.awaitRoom(CHUNK, WIDE, false)).toBe(true);
+      expect(reads.awaitRoom(CHUNK, WIDE)).toBe(true);
       reads.ask(0, 9);
     }
     settled();
-    expect(a.awaitRoom(1, WIDE, false)).toBe(false);
+    expect(a.awaitRoom(1, WIDE)).toBe(false);
     expect(a.isWaiting).toBe(false); // Its own responses will come.
-    expect(c.awaitRoom(1, WIDE, false)).toBe(false);
+    expect(c.awaitRoom(1, WIDE)).toBe(false);
     expect(c.isWaiting).toBe(true);
     expect(c.wanted).toBe(CHARGE);
   });
@@ -293,12 +296,12 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
     a.ask(0, 19);
-    expect(b.awaitRoom(4, WIDE, false)).toBe(false);
-    expect(c.awaitRoom(1, WIDE, false)).toBe(false);
+    expect(b.awaitRoom(4, WIDE)).toBe(false);
+    expect(c.awaitRoom(1, WIDE)).toBe(false);
     for (let i = 0; i < 3; i++) a.received();
     // Enough for the second, who waits behind the first; and for nobody else.
     expect(woken).toEqual([]);
-    expect(a.awaitRoom(1, WIDE, false)).toBe(false);
+    expect(a.awaitRoom(1, WIDE)).toBe(false);
     a.received();
     expect(woken).toEqual([1]);
     expect(b.isWaiting).toBe(false);
@@ -307,7 +310,7 @@ describe('the budget', () => {
     a.received();
     expect(woken).toEqual([1, 2]);
     // The request uses the place that it was granted, and takes no other.
-    expect(b.awaitRoom(4, 1, false)).toBe(true);
+    expect(b.awaitRoom(4, 1)).toBe(true);
     b.ask(0, 3);
     expect(b.held).toBe(4 * CHARGE);
     settled();
@@ -320,7 +323,7 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    for (let i = 0; i < 3; i++) expect(b.awaitRoom(1, WIDE, false)).toBe(false);
+    for (let i = 0; i < 3; i++) expect(b.awaitRoom(1, WIDE)).toBe(false);
     for (let i = 0; i < 5; i++) a.received();
     expect(woken).toEqual([1]);
     expect(b.held).toBe(CHARGE);
@@ -331,8 +334,8 @@ describe('the budget', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
     a.ask(0, 19);
-    b.awaitRoom(1, WIDE, false);
-    c.awaitRoom(1, WIDE, false);
+    b.awaitRoom(1, WIDE);
+    c.awaitRoom(1, WIDE);
     b.release();
     expect(b.isWaiting).toBe(false);
     a.received();
@@ -347,10 +350,10 @@ describe('the budget', () => {
     const { users, woken } = setUp(2, 3 * CHARGE);
     const [a, b] = users;
     a.ask(0, 2);
-    expect(b.awaitRoom(9, WIDE, false)).toBe(false);
+    expect(b.awaitRoom(9, WIDE)).toBe(false);
     a.release();
     expect(woken).toEqual([1]);
-    expect(b.awaitRoom(9, WIDE, false)).toBe(true);
+    expect(b.awaitRoom(9, WIDE)).toBe(true);
   });
 });
 
@@ -359,22 +362,22 @@ describe('a wait for budget', () => {
     const { users, settled } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
     a.received();
     expect(b.waited()).toBe(false);
     expect(b.isWaiting).toBe(true);
     a.received();
     // It asks again before it was woken: its wait began before.
-    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
     expect(b.waited()).toBe(false);
     expect(b.waited()).toBe(true);
     expect(b.isWaiting).toBe(false);
     // Now one request leaves, whatever is left; the next one waits again.
-    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(true);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(true);
     b.ask(0, 9);
     settled();
     b.release();
-    expect(b.awaitRoom(CHUNK, WIDE, false)).toBe(false);
+    expect(b.awaitRoom(CHUNK, WIDE)).toBe(false);
   });
 
   test('is over for one that does not wait', () => {
@@ -384,16 +387,16 @@ describe('a wait for budget', () => {
     const { users } = setUp(2);
     users[0].ask(0, 19);
     expect(users[1].waited()).toBe(true);
-    expect(users[1].awaitRoom(1, WIDE, false)).toBe(false);
+    expect(users[1].awaitRoom(1, WIDE)).toBe(false);
   });
 
   test('waiting does not outlast a release', () => {
     const { users } = setUp(2);
     const [a, b] = users;
     a.ask(0, 19);
-    b.awaitRoom(1, WIDE, false);
+    b.awaitRoom(1, WIDE);
     expect(b.waited()).toBe(true);
     b.release();
-    expect(b.awaitRoom(1, WIDE, false)).toBe(false);
+    expect(b.awaitRoom(1, WIDE)).toBe(false);
   });
 });

@@ -172,18 +172,17 @@ export class OutstandingReads {
 
   /**
    * Looks whether so many more responses may be asked for. They count against the window as packets do, for after
-   * a loss all that is out is asked for again; but a request may always be out with a small one, or the last responses of a large one, so that the peer has
-   * one to answer while the other's answer travels; after a timeout one, for a slow responder answers whatever it is asked, and is
+   * a loss all that is out is asked for again; but of a large request no more than of a small one: it leaves as early as that, or the responder of a long
+   * path would wait for it. And two small requests may always be out, so that the peer has one
+   * to answer while the other's answer travels; after a timeout one, for a slow responder answers whatever it is asked, and is
    * slower for it. Without budget, who has nothing in flight waits for some.
-   *
-   * @param isLarge as the READ was started
    * @returns whether they may
    */
-  awaitRoom(responses: number, window: number, isLarge: boolean): boolean {
+  awaitRoom(responses: number, window: number): boolean {
     const bytes = responses * this.#charge;
     if (this.#responses > 0) {
-      const least = (isLarge ? this.#large : this.#small) + (this.#isCareful ? 0 : this.#small);
-      if (this.#responses + responses > Math.max(window, least)) return false;
+      const counted = this.#responses + Math.min(responses, this.#small);
+      if (counted > Math.max(window, this.#isCareful ? this.#small : 2 * this.#small)) return false;
       return this.#budget.has(bytes);
     }
     if (this.#granted >= bytes || this.#forced || this.#budget.has(bytes)) return true;

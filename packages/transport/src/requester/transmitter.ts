@@ -252,7 +252,7 @@ export class Transmitter {
     const most = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry), isLarge);
     const isBefore = !recovery.idle && early.isBefore(psn);
     const missing = isBefore ? early.countMissing(psn, most) : most;
-    if (!reads.awaitRoom(missing, pacing.congestion.window, isLarge)) {
+    if (!reads.awaitRoom(missing, pacing.congestion.window)) {
       if (reads.isWaiting) timers.armUnlessRunning(Timer.READ_BUDGET, READ_BUDGET_WAIT);
       return 0;
     }
