@@ -11,7 +11,6 @@
  * `PRODUCER` once more, and only then forgets the queue. A producer that publishes an entry and finds the flag
  * set clears it and rings. So a busy queue costs no doorbells, and no entry is ever left unseen.
  */
-
 import { RecvWqe, SendWqe, SGE_WORDS } from './entry-words.ts';
 
 /** Words of the control page. Producer and consumer have a cache line each. */
