@@ -4,15 +4,21 @@
  * object and the member. These loads were an eighth of the processor time of small messages (docs/performance.md).
  *
  * A constant is what the declarations (`.d.ts`) of the built packages give as a number: `const NAME = 5`, or a readonly member of a `const`. If
- * its value changes, its declaration does, and tsc writes again what depends on it.
+ * one changes, everything is compiled again: tsc with `isolatedModules` writes the changed module alone, and numbers have no names to write anew.
  */
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve, sep } from 'node:path';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseSync, visitorKeys } from 'oxc-parser';
 
-const PACKAGES = fileURLToPath(new URL('../packages', import.meta.url));
-const INLINED = ['wire', 'transport', 'link', 'verbs-api'];
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const INLINED = ['wire', 'transport', 'link', 'verbs-api'].map((name) =>
+  join(ROOT, 'packages', name, 'dist'),
+);
+/** The constants whose numbers the built modules have. */
+const WRITTEN = join(ROOT, '.cache/constants.json');
+const TSC = join(ROOT, 'node_modules/typescript/bin/tsc');
 
 /** Calls `see(node, parent)` for each node below one, until that returns false. */
 function walk(node, see, parent) {
@@ -24,7 +30,10 @@ function walk(node, see, parent) {
 /** The number that a type or an initializer is; undefined: none. */
 function numberOf(node) {
   if (node?.type === 'TSLiteralType') return numberOf(node.literal);
-  if (node?.type === 'UnaryExpression' && node.operator === '-') return -numberOf(node.argument);
+  if (node?.type === 'UnaryExpression' && node.operator === '-') {
+    const number = numberOf(node.argument);
+    return number === undefined ? undefined : -number;
+  }
   return node?.type === 'Literal' && typeof node.value === 'number' ? node.value : undefined;
 }
 
@@ -53,7 +62,7 @@ function constantsOf(path) {
   for (const node of parseSync(file, readFileSync(file, 'utf8')).program.body) {
     if (node.type === 'ExportAllDeclaration')
       for (const [name, constant] of constantsOf(target(path, node.source.value)))
-        constants.set(name, constant);
+        if (!constants.has(name)) constants.set(name, constant);
     if (node.type !== 'ExportNamedDeclaration') continue;
     if (node.declaration?.kind === 'const')
       for (const declarator of node.declaration.declarations)
@@ -147,14 +156,44 @@ export function inlineConstants(dist) {
   for (const file of readdirSync(dist, { recursive: true })) {
     if (!file.endsWith('.js')) continue;
     const path = join(dist, file);
-    let text = readFileSync(path, 'utf8');
-    const edits = editsOf(path.slice(0, -'.js'.length), text);
-    // From the last one on: places before an edit stay as they are.
-    for (const { node, text: number } of edits.reverse())
-      text = text.slice(0, node.start) + number + text.slice(node.end);
-    if (edits.length > 0) writeFileSync(path, text);
+    const before = readFileSync(path, 'utf8');
+    let text = before;
+    // A constant of the module may have its number only now, as `const SIZE = -LENGTH`.
+    for (let edits; edits?.length !== 0; ) {
+      edits = editsOf(path.slice(0, -'.js'.length), text);
+      // From the last one on: places before an edit stay as they are.
+      for (const { node, text: number } of edits.reverse())
+        text = text.slice(0, node.start) + number + text.slice(node.end);
+    }
+    if (text !== before) replace(path, text);
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url))
-  for (const name of INLINED) inlineConstants(join(PACKAGES, name, 'dist'));
+/** Writes a file as a whole or not at all: tsc would not repair half of one. */
+function replace(path, text) {
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
+}
+
+/** All constants of the packages, as text. */
+function allConstants() {
+  for (const dist of INLINED)
+    for (const file of readdirSync(dist, { recursive: true }))
+      if (file.endsWith('.d.ts')) constantsOf(join(dist, file.slice(0, -'.d.ts'.length)));
+  const modules = [...exportedBy].map(([path, constants]) => [relative(ROOT, path), [...constants]]);
+  return JSON.stringify(modules.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function main() {
+  const constants = allConstants();
+  if (existsSync(WRITTEN) && readFileSync(WRITTEN, 'utf8') !== constants) {
+    for (const dist of INLINED) rmSync(join(dist, '.tsbuildinfo'), { force: true });
+    execFileSync(process.execPath, [TSC, '--build'], { cwd: ROOT, stdio: 'inherit' });
+  }
+  // Before the first number: if this process ends early, the next one knows which numbers there may be.
+  mkdirSync(dirname(WRITTEN), { recursive: true });
+  replace(WRITTEN, constants);
+  for (const dist of INLINED) inlineConstants(dist);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) main();
