@@ -85,13 +85,18 @@ function target(path, name) {
 function constantsIn(path, program) {
   const constants = new Map(constantsOf(path));
   for (const node of program.body) {
-    if (node.type === 'ImportDeclaration' && /^(\.|@node-roce\/)/.test(node.source.value)) {
-      const others = constantsOf(target(path, node.source.value));
+    if (node.type === 'ImportDeclaration') {
+      const others = /^(\.|@node-roce\/)/.test(node.source.value)
+        ? constantsOf(target(path, node.source.value))
+        : new Map();
       for (const { local, imported } of node.specifiers)
-        if (imported) constants.set(local.name, others.get(imported.name));
+        constants.set(local.name, imported ? others.get(imported.name) : undefined);
     }
-    if (node.type !== 'VariableDeclaration' || node.kind !== 'const') continue;
-    for (const { id, init } of node.declarations) if (init) constants.set(id.name, numberOf(init));
+    if (node.type !== 'VariableDeclaration') continue;
+    // What is none hides one that the module exports by this name, of another module.
+    for (const { id, init } of node.declarations)
+      for (const name of namesIn(id))
+        constants.set(name, node.kind === 'const' && name === id.name ? numberOf(init) : undefined);
   }
   return constants;
 }
@@ -171,8 +176,9 @@ export function inlineConstants(dist) {
 
 /** Writes a file as a whole or not at all: tsc would not repair half of one. */
 function replace(path, text) {
-  writeFileSync(`${path}.new`, text);
-  renameSync(`${path}.new`, path);
+  const next = `${path}.${process.pid}`;
+  writeFileSync(next, text);
+  renameSync(next, path);
 }
 
 /** All constants of the packages, as text. */

@@ -59,6 +59,11 @@ beforeAll(() => {
     'packages/link/src/negative.ts',
     "import { SIZE } from './size.ts';\nimport { NEGATIVE } from './big.ts';\nconst LESS = -SIZE;\nexport const f = () => [LESS, NEGATIVE];\n",
   );
+  write('packages/link/src/path.ts', 'export const LARGE = 500;\nexport const small = 3;\n');
+  write(
+    'packages/link/src/hiding.ts',
+    "export { LARGE, small as sep } from './path.ts';\nlet LARGE = 1;\nlet sep = 2;\nexport const f = () => [LARGE, sep];\nexport const set = (n: number) => {\n  LARGE = n;\n  sep = n;\n};\n",
+  );
   build();
 });
 afterAll(() => rmSync(tree, { recursive: true }));
@@ -93,4 +98,8 @@ test('the negative of a name, and a negative bigint, are no numbers', () => {
 
 test("a module's own constant is not the one behind its `export *`", () => {
   expect(built('link/dist/user.js')).toContain('=> 1');
+});
+
+test('a variable hides what its module exports by the same name', () => {
+  expect(built('link/dist/hiding.js')).toContain('[LARGE, sep]');
 });
