@@ -57,6 +57,7 @@ export const GOALS = [
     },
   },
   byProcessor('1,000 queue pairs, a WRITE of 4 KiB on each', 1 / 0.6, BASE),
+  byRate('messages of 64 B, by numbers', 'C limit', 0.6),
   byRate('messages of 64 B', 'C limit', 0.5),
   byTime(POLLED, 'C limit', 1.9),
   byTime(POLLED, 'Node TCP', 1),

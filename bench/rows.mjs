@@ -246,13 +246,19 @@ export function rows(options) {
       plan: { operation: 'WRITE', size: MIB, mtu: 4096, offload: false, bytes: bytesFor(MIB, options) / 4 },
       contenders: [nodeRoce, cLimit],
     },
-    {
-      name: 'messages of 64 B',
+    ...['messages of 64 B', 'messages of 64 B, by numbers'].map((name) => ({
+      name,
       kind: 'stream',
       ...MESSAGES,
-      plan: { operation: 'SEND', size: 64, mtu: 4096, bytes: options.quick ? 2 * MIB : 64_000_000 },
+      plan: {
+        operation: 'SEND',
+        size: 64,
+        mtu: 4096,
+        bytes: options.quick ? 2 * MIB : 64_000_000,
+        numbers: name.endsWith('by numbers'),
+      },
       contenders: [nodeRoce, cLimit],
-    },
+    })),
     ...batchRows(options),
     ...roundTripRows(options),
     ...workerRows(options),

@@ -274,6 +274,7 @@ export const TABLES = {
       'READ 1 MiB, path MTU 4096, Gb/s': 'READ 1 MiB, path MTU 4096',
       'SEND 4 KiB, path MTU 4096, Gb/s': 'SEND 4 KiB, path MTU 4096',
       'SENDs of 64 B, signaled every 16th, millions/s': ['messages of 64 B', 1e6],
+      'the same, posted by numbers, millions/s': ['messages of 64 B, by numbers', 1e6],
       'SENDs of 64 B, 16 a call, millions/s': ['SEND 64 B, 16 a call', 1e6],
     },
   ),

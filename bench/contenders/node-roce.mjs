@@ -40,7 +40,7 @@ export async function streamer(a, b, { operation, size, ...plan }) {
     const rounded = Math.ceil(count / ring) * ring;
     const [result] = await Promise.all([
       a.call('stream', { count, sampled }),
-      operation === 'SEND' ? b.call('absorb', { size, count: rounded }) : undefined,
+      operation === 'SEND' ? b.call('absorb', { size, count: rounded, numbers: plan.numbers }) : undefined,
     ]);
     return result;
   };
@@ -75,10 +75,10 @@ const within = (name, engine) => ({
   missing: () => undefined,
 
   /** One way, with warm-up; figures of the requester's clock. */
-  stream({ operation, size, mtu, offload = true, bytes, events, batch }, { execArgv = [] } = {}) {
+  stream({ operation, size, mtu, offload = true, bytes, events, batch, numbers }, { execArgv = [] } = {}) {
     return connected({ mtu, offload, engine }, execArgv, async (a, b, remote) => {
       const count = Math.max(depthFor(size), Math.ceil(bytes / size));
-      const run = await streamer(a, b, { operation, size, remote, events, batch });
+      const run = await streamer(a, b, { operation, size, remote, events, batch, numbers });
       await warmUp(run, count);
       const before = [await a.call('mark'), await b.call('mark')];
       const { messages, seconds } = await run(count);

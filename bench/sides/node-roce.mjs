@@ -59,7 +59,7 @@ class Side {
   }
 
   /** Makes the requests of one kind of message, as many as may be in flight (`depth`). */
-  prepare({ operation, size, depth, every, remote, events, batch }) {
+  prepare({ operation, size, depth, every, remote, events, batch, numbers }) {
     const offsets = Side.slots(size, depth);
     this.outgoing = new Stream({
       qp: this.qp,
@@ -72,17 +72,20 @@ class Side {
       remote,
       events,
       batch,
+      numbers,
     });
     return { ring: offsets.length };
   }
 
   /** Keeps receives posted until `count` messages have come. */
-  async absorb({ size, count }) {
-    const { qp, recvCq } = this;
+  async absorb({ size, count, numbers }) {
+    const { qp, recvCq, mr } = this;
     const request = { sgList: [{ mr: this.mr, offset: 0, length: size }] };
     for (let taken = 0; taken < count; ) {
       // Messages may have come before the command to take them.
-      for (let room = qp.cap.maxRecvWr - qp.recvPending; room > 0; room--) qp.postRecv(request);
+      for (let room = qp.cap.maxRecvWr - qp.recvPending; room > 0; room--)
+        if (numbers) qp.postRecvOf(mr, 0, size);
+        else qp.postRecv(request);
       const n = recvCq.pollInto(completions);
       for (let i = 0; i < n; i++) if (!completions[i].ok) throw completionError(completions[i]);
       taken += n;

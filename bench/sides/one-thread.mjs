@@ -6,7 +6,7 @@ const ACCESS = { localWrite: true, remoteWrite: true, remoteRead: true };
 const RECEIVES = 64;
 const READY = 1024;
 /** `SendFlags.SIGNALED`: builds from before the methods that take it have no such export. */
-const SIGNALED = 2;
+export const SIGNALED = 2;
 /** One answer in so many is signaled. */
 const EVERY = 64;
 

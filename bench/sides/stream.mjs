@@ -1,5 +1,6 @@
 /** One-way messages on one queue pair: requests made once and posted again and again. */
 import { completionError, WorkCompletion } from './build.mjs';
+import { SIGNALED } from './one-thread.mjs';
 
 /** A stream of requests that keeps a number of them outstanding. */
 export class Stream {
@@ -8,6 +9,8 @@ export class Stream {
   #events;
   #batch;
   #requests;
+  /** By numbers: what each call posts. */
+  #numbers;
   /** Lists of `batch` requests; empty with 1. */
   #lists = [];
   /** Messages that each signaled request of the ring completes. */
@@ -20,8 +23,9 @@ export class Stream {
    * @param every one request in so many is signaled; the last of the ring always
    * @param events sleep until a completion comes, in place of polling
    * @param batch requests that one call posts; 1 posts them by themselves
+   * @param numbers SENDs are posted by numbers
    */
-  constructor({ qp, cq, mr, operation, size, offsets, every, remote, events = false, batch = 1 }) {
+  constructor({ qp, cq, mr, operation, size, offsets, every, remote, events = false, batch = 1, numbers }) {
     this.#qp = qp;
     this.#cq = cq;
     this.#events = events;
@@ -34,6 +38,10 @@ export class Stream {
       const to = { addr: remote.addr + BigInt(offset), rkey: remote.rkey };
       return { opcode: `RDMA_${operation}`, signaled, sgList, remote: to };
     });
+    if (numbers) {
+      const flags = this.#requests.map(({ signaled }) => (signaled ? SIGNALED : 0));
+      this.#numbers = { mr, offsets, size, flags };
+    }
     if (offsets.length % batch !== 0) throw new Error(`a ring of ${offsets.length} in batches of ${batch}`);
     for (let i = 0; batch > 1 && i < offsets.length; i += batch)
       this.#lists.push(this.#requests.slice(i, i + batch));
@@ -61,7 +69,9 @@ export class Stream {
     let done = 0;
     let signaled = 0;
     while (done < total) {
-      if (batch === 1) while (posted < total && posted - done < ring) qp.postSend(requests[posted++ % ring]);
+      if (this.#numbers !== undefined) posted = this.#postNumbers(posted, Math.min(total, done + ring));
+      else if (batch === 1)
+        while (posted < total && posted - done < ring) qp.postSend(requests[posted++ % ring]);
       for (; batch > 1 && posted < total && posted - done + batch <= ring; posted += batch)
         qp.postSend(lists[(posted % ring) / batch]);
       const n = cq.pollInto(completions);
@@ -72,5 +82,16 @@ export class Stream {
       if (n === 0 && this.#events) await cq.wait();
     }
     return total;
+  }
+
+  /** Posts from message `posted` up to `end`. */
+  #postNumbers(posted, end) {
+    const qp = this.#qp;
+    const { mr, offsets, size, flags } = this.#numbers;
+    for (; posted < end; posted++) {
+      const i = posted % offsets.length;
+      qp.postSendOf(mr, offsets[i], size, flags[i]);
+    }
+    return end;
   }
 }
