@@ -144,7 +144,7 @@ export const MUTANTS = [
   ],
   [
     'requester/starter.ts',
-    '    if (limited) credits.count(this.#messagesOf(row!.wire, packets));\n',
+    '    if (limited) credits.count(this.#messagesOf(index));\n',
     '    if (limited) credits.count(1);\n',
   ],
   ['requester/cursor.ts', '    this.#packet = psnDiff(psn, queue.firstPsn(entry));', '    this.#packet = 0;'],
