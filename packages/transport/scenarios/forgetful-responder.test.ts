@@ -11,7 +11,7 @@ const MTU = 256;
 const DELAY = 10;
 const ADDRESS = 0x10_0000;
 const READS = 40;
-/** Five requests of 64 responses and one of 8; or two of 128 and one of 72. */
+/** Five requests of 64 responses and one of 8; or one of 256 and one of 72. */
 const RESPONSES = 328;
 /** READs before the first loss, where those after it begin with large requests: until the window has room for two. */
 const OPENING = 4;

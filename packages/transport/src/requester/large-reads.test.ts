@@ -10,6 +10,8 @@ const FIRST = 0xff_ff00;
 const MTU = 256;
 /** Packets of the WRITE that opens the window. */
 const OPENING = 512;
+/** Responses that a large request asks for. */
+const SIZE = 256;
 /** Responses of a READ here. */
 const RESPONSES = 300;
 const remote = { addr: 0n, rkey: 0 };
@@ -82,8 +84,7 @@ function setUp({ attr = {}, selective = true, receiveBuffer = 1 << 20 } = {}) {
 }
 
 const LARGE = [
-  [0, 128],
-  [128, 128],
+  [0, 256],
   [256, 44],
 ];
 
@@ -99,14 +100,14 @@ describe('a READ asks for', () => {
     expect(asked).toEqual(Array.from({ length: OPENING / 64 }, (_, i) => [64 * i, 64]));
   });
 
-  test('128 where the window is open', () => {
+  test('256 where the window is open', () => {
     const { post, requests, open } = setUp();
     open();
     post('RDMA_READ', RESPONSES);
     expect(requests()).toEqual(LARGE);
   });
 
-  test('64 where the receive buffer does not hold 256', () => {
+  test('64 where the receive buffer does not hold 512', () => {
     const { post, requests, open } = setUp({ receiveBuffer: 212_992 });
     open();
     post('RDMA_READ', RESPONSES);
@@ -120,12 +121,10 @@ describe('a READ asks for', () => {
     requests();
     // The ACK timer runs out: what was begun goes on as it began, one request at a time.
     const again = inReads(hand.run(300_000));
-    expect(again[0]).toEqual([0, 128]);
-    respond(0, 128);
-    expect(requests()[0]).toEqual([128, 128]);
-    respond(128, 256);
-    requests();
-    respond(256, RESPONSES);
+    expect(again[0]).toEqual([0, SIZE]);
+    respond(0, SIZE);
+    expect(requests()).toEqual([[SIZE, RESPONSES - SIZE]]);
+    respond(SIZE, RESPONSES);
     post('RDMA_READ', RESPONSES);
     expect(requests()[0]).toEqual([RESPONSES, 64]);
   });
@@ -135,9 +134,9 @@ describe('a READ asks for', () => {
     open();
     post('RDMA_READ', RESPONSES);
     requests();
-    respond(0, 70, 0, 127);
-    respond(100, 101, 0, 127);
-    expect(requests()[0]).toEqual([70, 58]);
+    respond(0, 70, 0, SIZE - 1);
+    respond(100, 101, 0, SIZE - 1);
+    expect(requests()[0]).toEqual([70, SIZE - 70]);
   });
 
   test('what is missing before an early response, past a multiple of 64', () => {
@@ -145,21 +144,24 @@ describe('a READ asks for', () => {
     open();
     post('RDMA_READ', RESPONSES);
     requests();
-    respond(0, 60, 0, 127);
-    respond(70, 128, 0, 127);
+    respond(0, 60, 0, SIZE - 1);
+    respond(70, SIZE, 0, SIZE - 1);
     expect(requests()).toEqual([[60, 10]]);
   });
 
   test('what is missing behind early responses, however many READs may be out', () => {
     const { hand, side, post, requests, respond, open } = setUp({ attr: { maxRdAtomic: 2 } });
     open();
-    post('RDMA_READ', 256);
-    expect(requests()).toEqual(LARGE.slice(0, 2));
-    respond(128, 192, 128, 255);
+    post('RDMA_READ', 2 * SIZE);
+    expect(requests()).toEqual([
+      [0, SIZE],
+      [SIZE, SIZE],
+    ]);
+    respond(SIZE, SIZE + 64, SIZE, 2 * SIZE - 1);
     while (side.adapter.counters().timeouts === 0) hand.run(1000);
     // Those that came are a part of the second request, and none that was sent by itself.
-    respond(0, 127, 0, 127);
-    expect(requests()).toEqual([[192, 64]]);
+    respond(0, SIZE - 1, 0, SIZE - 1);
+    expect(requests()).toEqual([[SIZE + 64, SIZE - 64]]);
   });
 
   test('what is missing, of a peer that was slow and not silent', () => {
@@ -170,9 +172,9 @@ describe('a READ asks for', () => {
     requests();
     while (side.adapter.counters().timeouts === 0) hand.run(1000);
     // Responses to what was sent before the timeout: it goes on from the end.
-    respond(4, 64, 4, 131);
+    respond(4, 64, 4, SIZE + 3);
     expect(requests()).toEqual([]);
-    respond(74, 132, 4, 131);
+    respond(74, SIZE + 4, 4, SIZE + 3);
     expect(requests()).toEqual([[64, 10]]);
   });
 
@@ -183,12 +185,12 @@ describe('a READ asks for', () => {
     nak();
     // Beyond what it went back to: that is how the requester learns what the peer does.
     ack(4);
-    // Nothing is recovered from once so many packets were not lost.
-    for (let i = 0; i <= 65_536 / OPENING; i++) open();
+    // Nothing is recovered from after 65,536 packets without a loss; growing by one packet per window, it is whole after twice as many.
+    for (let i = 0; i <= 131_072 / OPENING; i++) open();
     post('RDMA_READ', RESPONSES);
     expect(requests()).toEqual(LARGE);
     nak();
-    expect(requests()).toEqual([[0, 128]]);
+    expect(requests()).toEqual([[0, SIZE]]);
   });
 
   test('the same after its queue has moved', () => {
@@ -198,20 +200,20 @@ describe('a READ asks for', () => {
     requests();
     const { attr } = side.adapter.queryQp(side.qp.qpn);
     side.adapter.modifyQp(side.qp.qpn, { cap: { ...attr.cap!, maxSendWr: 256 } });
-    expect(inReads(hand.run(300_000))[0]).toEqual([0, 128]);
+    expect(inReads(hand.run(300_000))[0]).toEqual([0, SIZE]);
   });
 });
 
-describe('of a request for 128, the last response', () => {
+describe('of a request for 256, the last response', () => {
   test.each([
     ['and no other one is LAST', 63, 'BAD_RESP_ERR'],
-    ['may come behind a run that goes past the 64th', 127, 'SUCCESS'],
+    ['may come behind a run that goes past the 64th', SIZE - 1, 'SUCCESS'],
   ])('%s', (_, last, status) => {
     const { post, requests, respond, open, statuses } = setUp();
     open();
-    post('RDMA_READ', 128);
-    expect(requests()).toEqual([[0, 128]]);
-    respond(0, 128, 0, last);
+    post('RDMA_READ', SIZE);
+    expect(requests()).toEqual([[0, SIZE]]);
+    respond(0, SIZE, 0, last);
     expect(statuses()[0]).toBe(status);
   });
 });
@@ -227,8 +229,8 @@ describe('credits (§9.7.7.2) count', () => {
     open(FOUR, 1);
     post('RDMA_READ', RESPONSES);
     for (let i = 0; i < 5; i++) post('SEND', 1);
-    // One WRITE, three requests: the limit is five, and one may go past it.
-    expect(sends(hand.out())).toBe(2);
+    // One WRITE, two requests: the limit is five, and one may go past it.
+    expect(sends(hand.out())).toBe(3);
   });
 
   test('those of a READ that is not started after all once', () => {
@@ -244,7 +246,7 @@ describe('credits (§9.7.7.2) count', () => {
     for (let i = 0; i < 5; i++) post('SEND', 1);
     const packets = hand.out();
     expect(inReads(packets)).toEqual(LARGE.map(([psn, count]) => [64 + psn, count]));
-    // One WRITE, a request and three: the limit is six.
-    expect(sends(packets)).toBe(2);
+    // One WRITE, a request and two: the limit is six.
+    expect(sends(packets)).toBe(3);
   });
 });

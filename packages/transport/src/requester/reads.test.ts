@@ -51,46 +51,46 @@ describe('a READ is split', () => {
 
   test.each([
     ['no budget', 0, 1],
-    ['budget for 255', 255 * CHARGE, 64],
-    ['budget for 256', 256 * CHARGE, 128],
-    ['budget for 1,000', 1000 * CHARGE, 128],
-  ])('with %s: large requests are for 128 where two of them fit', (_, total, large) => {
+    ['budget for 511', 511 * CHARGE, 64],
+    ['budget for 512', 512 * CHARGE, 256],
+    ['budget for 1,000', 1000 * CHARGE, 256],
+  ])('with %s: large requests are for 256 where two of them fit', (_, total, large) => {
     const [reads] = setUp(1, total).users;
     expect(reads.next(0, 0, 10_000, true)).toBe(large);
-    expect(reads.startsLarge(10_000, WIDE)).toBe(large === 128);
+    expect(reads.startsLarge(10_000, WIDE)).toBe(large === 256);
   });
 
   test('into large requests where the window has room for two of them, and more than a small one is needed', () => {
     const [reads] = setUp(1, WIDE * CHARGE).users;
-    expect(reads.startsLarge(65, 256)).toBe(true);
-    expect(reads.startsLarge(64, 256)).toBe(false);
-    expect(reads.startsLarge(65, 255)).toBe(false);
+    expect(reads.startsLarge(65, 512)).toBe(true);
+    expect(reads.startsLarge(64, 512)).toBe(false);
+    expect(reads.startsLarge(65, 511)).toBe(false);
   });
 
   test('into small requests while a READ waits for the budget', () => {
-    const { users } = setUp(2, 256 * CHARGE);
+    const { users } = setUp(2, 512 * CHARGE);
     const [a, b] = users;
-    a.ask(0, 255);
-    expect(a.startsLarge(256, WIDE)).toBe(true);
+    a.ask(0, 511);
+    expect(a.startsLarge(512, WIDE)).toBe(true);
     b.awaitRoom(64, WIDE);
-    expect(a.startsLarge(256, WIDE)).toBe(false);
+    expect(a.startsLarge(512, WIDE)).toBe(false);
     a.receivedRun(64);
     expect(b.isWaiting).toBe(false);
-    expect(a.startsLarge(256, WIDE)).toBe(true);
+    expect(a.startsLarge(512, WIDE)).toBe(true);
   });
 
   test('into large requests at multiples of their size', () => {
     const [reads] = setUp(1, WIDE * CHARGE).users;
-    expect([0, 1, 63, 64, 127, 128, 255, 256, 299].map((at) => reads.next(at, at, 300, true))).toEqual([
-      128, 127, 65, 64, 1, 128, 1, 44, 1,
+    expect([0, 1, 63, 64, 255, 256, 511, 512, 599].map((at) => reads.next(at, at, 600, true))).toEqual([
+      256, 255, 193, 192, 1, 256, 1, 88, 1,
     ]);
-    expect([1, 64, 128, 129, 300].map((responses) => reads.requestsFor(responses, true))).toEqual([
+    expect([1, 64, 256, 257, 600].map((responses) => reads.requestsFor(responses, true))).toEqual([
       1, 1, 1, 2, 3,
     ]);
-    reads.ask(0, 127);
-    expect([0, 1, 126, 127].map((at) => reads.middles(at, 300, true, WIDE))).toEqual([127, 126, 1, 0]);
-    for (const at of [63, 127, 191, 255, 299])
-      expect(reads.endsRight(at, at, 300, true, true)).toBe(at !== 63 && at !== 191);
+    reads.ask(0, 255);
+    expect([0, 1, 254, 255].map((at) => reads.middles(at, 600, true, WIDE))).toEqual([255, 254, 1, 0]);
+    for (const at of [63, 127, 191, 255, 319, 511, 599])
+      expect(reads.endsRight(at, at, 600, true, true)).toBe(at === 255 || at >= 511);
   });
 
   test('anew after the path MTU changed, and what was asked for is given back', () => {
@@ -173,34 +173,34 @@ describe('responses in flight', () => {
 
   test('are as many when a large request leaves as when a small one does', () => {
     const [reads] = setUp(1, WIDE * CHARGE).users;
-    expect(reads.awaitRoom(128, 2)).toBe(true);
-    reads.ask(0, 127);
-    reads.receivedRun(63);
-    expect([reads.awaitRoom(64, 2), reads.awaitRoom(128, 2)]).toEqual([false, false]);
+    expect(reads.awaitRoom(256, 2)).toBe(true);
+    reads.ask(0, 255);
+    reads.receivedRun(191);
+    expect([reads.awaitRoom(64, 2), reads.awaitRoom(256, 2)]).toEqual([false, false]);
     reads.receivedRun(1);
-    expect([reads.awaitRoom(64, 2), reads.awaitRoom(128, 2)]).toEqual([true, true]);
-    reads.ask(128, 255);
-    for (const most of [64, 128]) {
-      expect(reads.awaitRoom(most, 192 + 63)).toBe(false);
-      expect(reads.awaitRoom(most, 192 + 64)).toBe(true);
+    expect([reads.awaitRoom(64, 2), reads.awaitRoom(256, 2)]).toEqual([true, true]);
+    reads.ask(256, 511);
+    for (const most of [64, 256]) {
+      expect(reads.awaitRoom(most, 320 + 63)).toBe(false);
+      expect(reads.awaitRoom(most, 320 + 64)).toBe(true);
     }
   });
 
   test('after a timeout are one request at least', () => {
     const [reads] = setUp(1, WIDE * CHARGE).users;
     reads.timedOut();
-    reads.ask(0, 127);
+    reads.ask(0, 255);
     expect(reads.awaitRoom(1, 2)).toBe(false);
-    reads.receivedRun(127);
-    expect([reads.awaitRoom(63, 2), reads.awaitRoom(64, 2), reads.awaitRoom(128, 2)]).toEqual([
+    reads.receivedRun(255);
+    expect([reads.awaitRoom(63, 2), reads.awaitRoom(64, 2), reads.awaitRoom(256, 2)]).toEqual([
       true,
       false,
       false,
     ]);
     reads.receivedRun(1);
-    reads.retire(128);
-    reads.ask(128, 191);
-    expect(reads.awaitRoom(128, 2)).toBe(true);
+    reads.retire(256);
+    reads.ask(256, 319);
+    expect(reads.awaitRoom(256, 2)).toBe(true);
   });
 
   test('the check sees responses without a request', () => {

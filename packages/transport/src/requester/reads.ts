@@ -11,7 +11,7 @@ import { ReadRequests } from './read-requests.ts';
  * time: where packets are lost, more requests are quicker.
  */
 const SMALL_MAX = 64;
-const LARGE = 128;
+const LARGE = 256;
 const NONE = -1;
 
 /**
@@ -130,7 +130,7 @@ export class OutstandingReads {
 
   /**
    * Whether a READ with this many responses, which is started while nothing is recovered from, is split into large requests: where the window has room for two of
-   * them, and no READ waits for the receive buffer. The answer holds as long as the READ does, so that its requests always end at the same places.
+   * them, which is as wide as it grows, and no READ waits for the receive buffer. The answer holds as long as the READ does, so that its requests always end at the same places.
    */
   startsLarge(responses: number, window: number): boolean {
     return responses > this.#small && this.#large > this.#small && window >= 2 * LARGE && this.#budget.has(0);
