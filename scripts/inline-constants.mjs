@@ -192,7 +192,8 @@ function allConstants() {
 
 function main() {
   const constants = allConstants();
-  if (existsSync(WRITTEN) && readFileSync(WRITTEN, 'utf8') !== constants) {
+  // Without a record, there may be any numbers.
+  if (!existsSync(WRITTEN) || readFileSync(WRITTEN, 'utf8') !== constants) {
     for (const dist of INLINED) rmSync(join(dist, '.tsbuildinfo'), { force: true });
     execFileSync(process.execPath, [TSC, '--build'], { cwd: ROOT, stdio: 'inherit' });
   }

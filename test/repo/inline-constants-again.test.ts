@@ -82,6 +82,13 @@ test('… also where the build before ended between its steps', () => {
   expect(built('transport/dist/user.js')).toContain('=> 77');
 });
 
+test('… also where the record of the numbers is gone', () => {
+  rmSync(join(tree, '.cache'), { recursive: true });
+  write('packages/transport/src/size.ts', 'export const SIZE = 78;\n');
+  build();
+  expect(built('transport/dist/user.js')).toContain('=> 78');
+});
+
 test('a build in which nothing changed writes nothing', () => {
   const texts = () =>
     readdirSync(join(tree, 'packages'), { recursive: true, encoding: 'utf8' })
