@@ -6,17 +6,14 @@
 import { spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 
-const canPin = availableParallelism() >= 2 && spawnSync('taskset', ['-c', '0', 'true']).status === 0;
+/** A program ends with the bench, also with one that is killed: it would disturb what is measured next. */
+const PINNED = ['--pdeathsig', 'KILL', '--', 'taskset', '-c'];
+const canPin = availableParallelism() >= 2 && spawnSync('setpriv', [...PINNED, '0', 'true']).status === 0;
 
 /** The report's line about it. */
 export const pinning = canPin ? 'each side on a processor of its own' : 'not pinned';
 
-/** A program ends with the bench, also with one that is killed: it would disturb what is measured next. */
-const TETHERED = ['--pdeathsig', 'KILL', '--'];
-
 /** The command, preceded by those that pin it to the processor of side 0 or 1, and end it with the bench. */
 export function pinned(side, command, args) {
-  return canPin
-    ? ['setpriv', [...TETHERED, 'taskset', '-c', String(side), command, ...args]]
-    : [command, args];
+  return canPin ? ['setpriv', [...PINNED, String(side), command, ...args]] : [command, args];
 }
